@@ -86,7 +86,7 @@ pub fn run(arguments: &PredictCommand) -> Result<ExitCode> {
         if examples.names.is_empty() {
             return Err(Error::mistake("--num-examples 0: there is nothing to show"));
         }
-        let rows = predict(&model, &examples.dataset, &manifest.network.loss)?;
+        let rows = predict(&model, &examples.dataset, &manifest.network.loss)?.to_vec::<f32>()?;
         match examples.dataset.targets {
             Targets::Regression { num_outputs: width, .. } => {
                 numbers(arguments, &choice, &examples, (&rows, &manifest.data.labels(width)));

@@ -31,7 +31,7 @@ use panoply::nn::data::reader::DataFormat;
 use panoply::nn::data::{Dataset, Targets};
 use panoply::nn::generate::attends_to_future;
 use panoply::nn::metrics::perplexity;
-use panoply::nn::optim::UpdateRule;
+use panoply::nn::optim::{GradClip, UpdateRule};
 use panoply::nn::{
     InverseStandardize, LayerSpec, LossKind, Metric, Model, Module, Monitor, Network, ProcessGroup, Standardize,
     TargetScale, TrainConfig, Trainer, checkpoint, evaluate,
@@ -109,7 +109,7 @@ fn train(arguments: &TrainCommand, ranks: Option<&RankGroup>) -> Result<ExitCode
         let training = job.training();
         if !reports {
             let mut silent = Silent { stop: progress::stop_flag(true)? };
-            job.run.fit(&training, (&job.train, &job.held), &mut silent)?;
+            job.run.fit(&training, &job.train, &job.held, &mut silent)?;
             return Ok(choice.exit_code());
         }
         job.print_start(&training)?;
@@ -123,7 +123,7 @@ fn train(arguments: &TrainCommand, ranks: Option<&RankGroup>) -> Result<ExitCode
             (true, _) => screen.show_dashboard(job.facts(&choice))?,
             (_, quiet) => screen.show_bar(quiet),
         }
-        let trained = job.run.fit(&training, (&job.train, &job.held), &mut screen);
+        let trained = job.run.fit(&training, &job.train, &job.held, &mut screen);
         screen.close();
         trained.and(screen.failed.clone().map_or(Ok(()), Err)).map_err(|error| job.on_error(error))?;
         job.finish(screen.stopped())?;
@@ -210,7 +210,7 @@ impl TrainJob {
         };
         let mut job = TrainJob { folder, manifest, train, held, test, run, lock, ranks: ranks.cloned() };
         if let Some(BatchSize::Auto) = recipe.manner.batch_size {
-            let suggested = job.run.suggest_batch_size(&job.training(), (&job.train, &job.held))?;
+            let suggested = job.run.suggest_batch_size(&job.training(), &job.train, &job.held)?;
             let suggested = suggested.ok_or_else(|| {
                 Error::mistake(
                     "--batch-size auto: not even one example fits into the device's memory; use a smaller network",
@@ -333,6 +333,14 @@ impl TrainJob {
             settings.model,
             self.manifest.num_parameters,
         );
+        let norm = match self.run.optimizer.grad_clip {
+            Some(GradClip::Norm(norm)) => Some(norm),
+            Some(GradClip::Value(_)) | None => None,
+        };
+        let resolved = TrainSettings { clip_norm: norm, ..settings.clone() };
+        let (words, loss) = (resolved.in_words(), &self.manifest.network.loss);
+        let epochs = if settings.epochs == 1 { "1 epoch".to_string() } else { format!("{} epochs", settings.epochs) };
+        eprintln!("{epochs}, optimizer {words}, seed {}; loss {loss}", settings.seed);
         // In a text, rare characters are often missing from one part.
         let text = matches!(data.format, DataFormat::Text { .. });
         for (examples, which) in [(&self.train, "training"), (&self.held, "validation")].into_iter().filter(|_| !text) {
@@ -368,9 +376,10 @@ impl TrainJob {
         if self.run.state.history.is_empty() && !error.is_diverged() {
             return error;
         }
-        let kept = match self.finish(true) {
-            Ok(()) => format!("the best model so far is in {}; ", self.folder.0.display()),
-            Err(_) => String::new(),
+        let kept = match (self.run.state.best_epoch, self.finish(true)) {
+            (None, _) => "there is no model, because no epoch has ended; ".to_string(),
+            (Some(_), Ok(())) => format!("the best model so far is in {}; ", self.folder.0.display()),
+            (Some(_), Err(_)) => String::new(),
         };
         let resume = &self.manifest.commands.resume;
         let then = match self.folder.checkpoint_path().exists() {
@@ -390,8 +399,8 @@ impl TrainJob {
     /// Writes the best model and its metrics; does nothing if the run was stopped before the first epoch ended.
     fn finish(&mut self, interrupted: bool) -> Result<()> {
         let history = &self.run.state.history;
-        let best = match self.run.state.best_epoch.checked_sub(1) {
-            Some(at) => history[at].clone(),
+        let best = match self.run.state.best_epoch {
+            Some(best) => history[best - 1].clone(),
             None if interrupted => return Ok(()),
             None => return Err(Error::mistake("training ended without a best epoch")),
         };

@@ -55,8 +55,9 @@ pub fn derive_module(item: TokenStream) -> TokenStream {
 /// relu, Linear(128, 10)]`.
 ///
 /// Expands to an `nn::Network`, which is then built with random numbers. If the first layer is not `Linear`, `input =
-/// [lengths]` must precede it. Convolutions with odd sizes keep the lengths. Sizes that are not literals are checked
-/// when the network is built.
+/// [lengths]` must precede it. Convolutions have no padding; `Conv2d(1, 8, [3, 3], padding = "same")` keeps the
+/// lengths, `padding = [1, 1]` sets the zeros of each axis. Sizes that are not literals are checked when the network
+/// is built.
 #[proc_macro]
 pub fn sequential(input: TokenStream) -> TokenStream {
     sequential::expand(input.into()).unwrap_or_else(|mistake| mistake.into_compile_error()).into()

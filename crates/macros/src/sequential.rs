@@ -1,13 +1,14 @@
 //! `sequential![Linear(784, 128), relu, Linear(128, 10)]`: a network whose literal sizes are checked at compile time.
 //!
-//! Each layer is a name, most with arguments; [`LAYERS`] lists them. Sizes that are not literals are checked when the
-//! network is built, which checks all sizes again. This module does not know what a layer computes.
+//! Each layer is a name, most with arguments; [`LAYERS`] lists them. Convolutions also take `padding = "same"` or
+//! `padding = [1, 1]`. Sizes that are not literals are checked when the network is built, which checks all sizes
+//! again. This module does not know what a layer computes.
 
 use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, quote};
 use syn::parse::{Parse, ParseStream};
 use syn::punctuated::Punctuated;
-use syn::{Error, Expr, ExprArray, Ident, Lit, Token, bracketed, parenthesized};
+use syn::{Error, Expr, ExprArray, ExprAssign, ExprLit, Ident, Lit, Token, bracketed, parenthesized};
 
 /// Names of the layers with their arguments.
 const LAYERS: &[(&str, &[&str])] = &[
@@ -87,6 +88,15 @@ struct Layers {
 struct Item {
     name: Ident,
     arguments: Vec<Expr>,
+    padding: Option<Padding>,
+}
+
+/// Padding of a convolution.
+enum Padding {
+    /// The zeros that keep the lengths.
+    Same,
+    /// Zeros on both sides of each axis.
+    Explicit(Expr),
 }
 
 /// Numbers in brackets, with their values if all of them are literals.
@@ -134,6 +144,11 @@ impl Parse for Item {
             parenthesized!(inner in input);
             arguments = Punctuated::<Expr, Token![,]>::parse_terminated(&inner)?.into_iter().collect();
         }
+        let padding =
+            match arguments.pop_if(|last| name.to_string().starts_with("Conv") && matches!(last, Expr::Assign(_))) {
+                Some(Expr::Assign(assignment)) => Some(Padding::of(&assignment)?),
+                _ => None,
+            };
         if arguments.len() != wanted.len() {
             let takes = if wanted.is_empty() { name.to_string() } else { format!("{name}({})", wanted.join(", ")) };
             return Err(Error::new(name.span(), format!("sequential!: write it as `{takes}`")));
@@ -146,7 +161,33 @@ impl Parse for Item {
                 ));
             }
         }
-        Ok(Item { name, arguments })
+        Ok(Item { name, arguments, padding })
+    }
+}
+
+impl Padding {
+    fn of(assignment: &ExprAssign) -> Result<Padding, Error> {
+        let wrong = || {
+            let message = "sequential!: write it as `padding = \"same\"` or as numbers in brackets, `padding = [1, 1]`";
+            Error::new_spanned(assignment, message)
+        };
+        match &*assignment.right {
+            _ if assignment.left.to_token_stream().to_string() != "padding" => Err(wrong()),
+            Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) if text.value() == "same" => Ok(Padding::Same),
+            Expr::Array(_) => Ok(Padding::Explicit((*assignment.right).clone())),
+            _ => Err(wrong()),
+        }
+    }
+
+    /// Returns the length of an axis after a convolution with stride 1; `None` if the kernel does not fit.
+    fn length(padding: Option<&Padding>, axis: usize, length: usize, size: usize) -> Option<usize> {
+        let zeros = match padding {
+            // An even size is reported when the network is built.
+            Some(Padding::Same) => return Some(length).filter(|_| size > 0),
+            Some(Padding::Explicit(zeros)) => literals(zeros)?.get(axis).copied()?,
+            None => 0,
+        };
+        (length + 2 * zeros + 1).checked_sub(size).filter(|positions| size > 0 && *positions > 0)
     }
 }
 
@@ -228,13 +269,13 @@ fn after(layer: &Item, known: Known, before: &str) -> Result<Known, Error> {
         _ => Ok(()),
     };
     let count = |at: usize| literal(&arguments[at]);
-    let windows = |step: &dyn Fn(usize, usize) -> Option<usize>, first: Option<usize>, sizes: &Expr| {
+    let windows = |step: &dyn Fn(usize, usize, usize) -> Option<usize>, first: Option<usize>, sizes: &Expr| {
         let (Known::Lengths(lengths), Some(sizes), Some(first)) = (&known, literals(sizes), first) else {
             return Ok(first.or(given(false)).map_or(Known::Nothing, Known::Count));
         };
         let fit = lengths.len() == sizes.len() + 1;
-        let next: Option<Vec<usize>> =
-            lengths.iter().skip(1).zip(&sizes).map(|(length, size)| step(*length, *size)).collect();
+        let axes = lengths.iter().skip(1).zip(&sizes).enumerate();
+        let next: Option<Vec<usize>> = axes.map(|(axis, (length, size))| step(axis, *length, *size)).collect();
         match next {
             Some(next) if fit => Ok(Known::Lengths([&[first], &next[..]].concat())),
             _ => {
@@ -255,15 +296,17 @@ fn after(layer: &Item, known: Known, before: &str) -> Result<Known, Error> {
         }
         "Conv1d" | "Conv2d" | "Conv3d" => {
             check(0, false)?;
-            let same =
-                |length: usize, size: usize| (length + 2 * (size / 2) + 1).checked_sub(size).filter(|_| size > 0);
+            let padding = layer.padding.as_ref();
+            let is_literal = !matches!(padding, Some(Padding::Explicit(zeros)) if literals(zeros).is_none());
+            let length = |axis: usize, length: usize, size: usize| Padding::length(padding, axis, length, size);
             match count(1) {
-                Some(outputs) => windows(&same, Some(outputs), &arguments[2])?,
-                None => Known::Nothing,
+                Some(outputs) if is_literal => windows(&length, Some(outputs), &arguments[2])?,
+                outputs => outputs.map_or(Known::Nothing, Known::Count),
             }
         }
         "MaxPool" | "AvgPool" => {
-            let apart = |length: usize, size: usize| length.checked_div(size).filter(|positions| *positions > 0);
+            let apart =
+                |_: usize, length: usize, size: usize| length.checked_div(size).filter(|positions| *positions > 0);
             windows(&apart, given(false), &arguments[0])?
         }
         "BatchNorm" => check(0, false).map(|()| known)?,
@@ -300,8 +343,12 @@ impl Item {
         if self.arguments.is_empty() {
             return self.name.to_string();
         }
-        let arguments: Vec<String> =
+        let mut arguments: Vec<String> =
             self.arguments.iter().map(|argument| argument.to_token_stream().to_string()).collect();
+        arguments.extend(self.padding.as_ref().map(|padding| match padding {
+            Padding::Same => "padding = \"same\"".to_string(),
+            Padding::Explicit(zeros) => format!("padding = {}", zeros.to_token_stream()),
+        }));
         format!("{}({})", self.name, arguments.join(", ").replace(" ,", ","))
     }
 
@@ -317,7 +364,11 @@ impl Item {
             }
             "Conv1d" | "Conv2d" | "Conv3d" => {
                 let (channels, outputs, size) = (&a[0], &a[1], &a[2]);
-                quote!(#spec::conv(#outputs, &#size).with_inputs(#channels))
+                let padding = self.padding.as_ref().map(|padding| match padding {
+                    Padding::Same => quote!(.with_padding(::panoply::nn::Padding::Same)),
+                    Padding::Explicit(zeros) => quote!(.with_padding(#zeros)),
+                });
+                quote!(#spec::conv(#outputs, &#size).with_inputs(#channels)#padding)
             }
             "Rnn" | "Lstm" | "Gru" => {
                 let (kind, inputs, hidden) = (&self.name, &a[0], &a[1]);

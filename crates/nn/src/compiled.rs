@@ -191,6 +191,7 @@ impl CompiledModel {
 
 impl Layer for CompiledModel {
     /// Runs the network as part of an expression, without capture and property checks; [`CompiledModel::run`] has both.
+    #[track_caller]
     fn forward(&self, input: &Tensor, pass: &mut ForwardContext<'_>) -> Tensor {
         output(&self.model, &self.options, input, pass.seq_lengths())
     }

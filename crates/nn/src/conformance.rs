@@ -61,9 +61,9 @@ impl FirstSteps {
         let mut batches = data.batches(BATCH, &mut rng);
         // Parameters and state follow the device of the examples.
         while let Some(batch) = device.scope(|| batches.next()) {
-            let (x, y) = batch?;
+            let batch = batch?;
             let mut pass = ForwardContext::train(&mut rng);
-            let loss = model.forward(&x, &mut pass).cross_entropy(&y);
+            let loss = model.forward(&batch.inputs, &mut pass).cross_entropy(&batch.targets);
             losses.push(match arrival {
                 WaitMode::Blocking => optimizer.step(&mut model, loss, pass)?,
                 WaitMode::Async => optimizer.step_async(&mut model, loss, pass).await?,

@@ -1,6 +1,6 @@
 //! Evaluation of a model on a data set, in batches.
 
-use panoply_tensor::{DType, Result, Tensor};
+use panoply_tensor::{DType, Error, Result, Tensor};
 use serde::{Deserialize, Serialize};
 
 use crate::data::{Batch, BatchFeed, Dataset, Targets};
@@ -142,26 +142,34 @@ impl TargetVariance {
     }
 }
 
-/// Returns the predictions of a model that was trained with this loss, one example after another: class probabilities (for each time step),
-/// label probabilities, or numbers.
+/// Returns the predictions of a model that was trained with this loss, in f32: class probabilities `[examples, classes]` (`[examples, time,
+/// classes]` for a class per time step), label probabilities `[examples, labels]`, or numbers `[examples, outputs]`.
 ///
 /// # Errors
-/// If the forward pass fails.
-pub fn predict(model: &impl Layer, data: &Dataset, loss: &Loss) -> Result<Vec<f32>> {
-    with_batch_fallback(batch_of(data), |size| {
-        let mut rows = Vec::new();
+/// If there are no examples, or the forward pass fails.
+pub fn predict(model: &impl Layer, data: &Dataset, loss: &Loss) -> Result<Tensor> {
+    if data.is_empty() {
+        return Err(Error::mistake("predict: the data set has no examples"));
+    }
+    let (values, mut shape) = with_batch_fallback(batch_of(data), |size| {
+        let (mut values, mut shape) = (Vec::new(), Vec::new());
         for part in data.chunks(size) {
-            let values = loss.predictions(&outputs(model, &part.examples()), &data.targets);
-            rows.extend(values.to_vec::<f32>()?);
+            let predicted = loss.predictions(&outputs(model, &part.full_batch()), &data.targets);
+            values.extend(predicted.to_vec::<f32>()?);
+            shape = predicted.shape()?.dims().to_vec();
         }
-        Ok(rows)
-    })
+        Ok((values, shape))
+    })?;
+    // The last batch can be smaller.
+    shape.iter_mut().take(1).for_each(|rows| *rows = data.len());
+    let predictions = Tensor::from_slice(&values, shape);
+    predictions.check().map(|()| predictions)
 }
 
 /// The macro-averaged F1 score of a classification.
 pub(crate) fn macro_f1(model: &impl Layer, data: &Dataset, loss: &Loss) -> Result<f64> {
     let classes = data.num_classes().max(1);
-    let rows = predict(model, data, loss)?;
+    let rows = predict(model, data, loss)?.to_vec::<f32>()?;
     let largest =
         |row: &[f32]| row.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1)).map_or(0, |(class, _)| class as i32);
     let predicted: Vec<i32> = rows.chunks_exact(classes).map(largest).collect();

@@ -1,5 +1,7 @@
 //! Forward passes: the trait [`Layer`] and the context of a pass.
 
+use std::panic::Location;
+
 use panoply_tensor::{DType, Error, Result, Rng, Shape, Tensor};
 
 use crate::module::{Module, Param, ParamVisitor, ParamVisitorMut};
@@ -8,6 +10,9 @@ use crate::process_group::Shard;
 /// A function from a tensor to a tensor, with parameters.
 pub trait Layer {
     /// Returns the output for an input; `pass` holds the mode (training or evaluation) and the state of the pass.
+    ///
+    /// A mistake in the output of a layer of this crate has the source location of the call, and [`crate::Optimizer::step`] names the layer
+    /// by its path in the model.
     fn forward(&self, input: &Tensor, pass: &mut ForwardContext<'_>) -> Tensor;
 }
 
@@ -34,6 +39,30 @@ pub struct ForwardContext<'a> {
     eager: bool,
     times: Option<Tensor>,
     shard: Option<Shard>,
+    misfit: Option<Misfit>,
+}
+
+/// A layer whose input does not fit it.
+#[derive(Debug)]
+struct Misfit {
+    /// A parameter of the layer, which identifies it, and the parameter's name within the layer.
+    param: (Tensor, &'static str),
+    message: String,
+    note: String,
+    /// Place of the call of the layer.
+    place: &'static Location<'static>,
+}
+
+impl Misfit {
+    fn error(&self, path: &str) -> Error {
+        let before = if path.is_empty() { String::new() } else { format!("{path}: ") };
+        Error::mistake(format!("{before}{}", self.message)).note(&self.note).with_location(self.place)
+    }
+
+    /// Returns true if the place is in this crate, where calls through trait objects and closures hide the caller.
+    fn is_in_this_crate(&self) -> bool {
+        file!().strip_suffix("layer.rs").is_some_and(|own| self.place.file().starts_with(own))
+    }
 }
 
 /// An updated buffer: its value before the pass, which identifies the cell, and its next value.
@@ -59,7 +88,59 @@ impl<'a> ForwardContext<'a> {
             eager: false,
             times: None,
             shard: None,
+            misfit: None,
         }
+    }
+
+    /// Returns a mistake if an axis of a layer's input has another length than the layer expects. `layer` describes the layer; a parameter,
+    /// with its name within the layer, identifies it. An axis that the input lacks, or whose length is not known, is left to the operations.
+    #[track_caller]
+    pub(crate) fn misfit(
+        &mut self,
+        input: &Tensor,
+        (axis, expected): (isize, usize),
+        (param, name): (&Param, &'static str),
+        layer: impl FnOnce() -> String,
+    ) -> Option<Tensor> {
+        let length = input.size(axis).ok().filter(|length| *length != expected)?;
+        let shape = input.shape().map_or_else(|_| format!("{input:?}"), Shape::to_string);
+        let misfit = Misfit {
+            param: (param.tensor().clone(), name),
+            message: format!("{} got {shape}", layer()),
+            note: format!("axis {axis} of its input must have the length {expected}, not {length}"),
+            place: Location::caller(),
+        };
+        let mistake = Tensor::from_mistake(misfit.error(""));
+        self.misfit.get_or_insert(misfit);
+        Some(mistake)
+    }
+
+    /// Runs a layer through a trait object or a closure: a misfit that is found there has the place of this call.
+    #[track_caller]
+    pub(crate) fn at_caller(&mut self, run: impl FnOnce(&mut Self) -> Tensor) -> Tensor {
+        let is_known = self.misfit.is_some();
+        let output = run(self);
+        match self.misfit.as_mut().filter(|misfit| !is_known && misfit.is_in_this_crate()) {
+            Some(misfit) if output.check().is_err_and(|error| error.message() == misfit.message) => {
+                misfit.place = Location::caller();
+                Tensor::from_mistake(misfit.error(""))
+            }
+            _ => output,
+        }
+    }
+
+    /// Names the layer that an error of this pass is about by its path in the model.
+    pub(crate) fn with_path(&self, model: &dyn Module, error: Error) -> Error {
+        let Some(misfit) = self.misfit.as_ref().filter(|misfit| misfit.message == error.message()) else {
+            return error;
+        };
+        let mut path = None;
+        model.visit(&mut ParamVisitor::new(&mut |name, param| {
+            if let (true, Some(layer)) = (param.tensor().ptr_eq(&misfit.param.0), name.strip_suffix(misfit.param.1)) {
+                path.get_or_insert_with(|| layer.trim_end_matches('.').to_string());
+            }
+        }));
+        misfit.error(&path.unwrap_or_default())
     }
 
     /// Sets the element type in which linear, convolution, attention and recurrent layers compute; f16 or bf16 is mixed precision. The
@@ -121,9 +202,10 @@ impl<'a> ForwardContext<'a> {
     }
 
     /// Runs a layer and, if outputs are recorded, records its output under `name`, after those of its sublayers.
+    #[track_caller]
     pub fn call_layer(&mut self, name: impl FnOnce() -> String, layer: &dyn Layer, input: &Tensor) -> Tensor {
         let before = self.recorded_outputs().len();
-        let output = layer.forward(input, self);
+        let output = self.at_caller(|pass| layer.forward(input, pass));
         if self.eager {
             // The error is also in the output, where the caller sees it.
             let _ = panoply_tensor::eval(&[&output]);

@@ -38,7 +38,10 @@ pub use evaluate::{Evaluation, Metric, evaluate, predict};
 pub use layer::{ForwardContext, Layer};
 pub use layers::*;
 pub use module::{Module, Param, ParamVisitor, ParamVisitorMut};
-pub use network::{ClassWeights, Extent, LayerSpec, Loss, LossKind, Model, Network, TargetScale};
-pub use optim::{Adagrad, Adam, AdamW, AveragedModel, Lion, LrSchedule, Optimizer, ReduceLrOnPlateau, RmsProp, Sgd};
+pub use network::{ClassWeights, Extent, LayerSpec, Loss, LossKind, Model, Network, Padding, TargetScale};
+pub use optim::{
+    Adagrad, Adam, AdamW, AveragedModel, Lion, LrSchedule, LrScheduler, Optimizer, ParamGroup, ReduceLrOnPlateau,
+    RmsProp, Sgd,
+};
 pub use process_group::ProcessGroup;
 pub use trainer::{EpochReport, Monitor, TrainConfig, Trainer, train};

@@ -100,15 +100,27 @@ pub trait Module {
         params
     }
 
-    /// Freezes (or unfreezes) all parameters of a model or a submodule, such as `model.body.freeze(true)`. Buffers, such as running means,
-    /// are still updated in training.
+    /// Freezes all parameters of a model or a submodule, such as `model.body.freeze()?`: optimizers skip them. Buffers, such as running
+    /// means, are still updated in training.
     ///
     /// # Errors
     /// Those of [`Module::visit_mut`].
     #[doc(alias = "requires_grad_")]
-    fn freeze(&mut self, frozen: bool) -> Result<()> {
+    fn freeze(&mut self) -> Result<()> {
         self.visit_mut(&mut ParamVisitorMut::new(&mut |_, param| {
-            param.frozen = frozen && !param.state;
+            param.frozen = !param.state;
+            Ok(())
+        }))
+    }
+
+    /// Unfreezes all parameters of a model or a submodule.
+    ///
+    /// # Errors
+    /// Those of [`Module::visit_mut`].
+    #[doc(alias = "requires_grad_")]
+    fn unfreeze(&mut self) -> Result<()> {
+        self.visit_mut(&mut ParamVisitorMut::new(&mut |_, param| {
+            param.frozen = false;
             Ok(())
         }))
     }

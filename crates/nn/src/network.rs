@@ -19,7 +19,7 @@ use panoply_tensor::{Error, Result, Rng, Tensor};
 use serde::{Deserialize, Serialize};
 
 pub use extent::Extent;
-pub use layer_spec::LayerSpec;
+pub use layer_spec::{LayerSpec, Padding};
 pub use loss::{ClassWeights, Loss, LossKind, TargetScale};
 pub(crate) use shape::through;
 pub use summary::{LayerSummary, Summary};
@@ -172,6 +172,7 @@ pub struct Model {
 
 impl Layer for Model {
     /// Runs on a batch `[batch, …]` in the network's input shape, or in another one that [`Network::accepts_shape`].
+    #[track_caller]
     fn forward(&self, input: &Tensor, pass: &mut ForwardContext<'_>) -> Tensor {
         if let Some(Err(mistake)) = pass.seq_lengths().map(|_| self.network.check_variable_lengths()) {
             return Tensor::from_mistake(mistake);
@@ -179,7 +180,7 @@ impl Layer for Model {
         let axes = &self.network.input;
         let lengths = |rank: usize| (1..rank as isize).map(|axis| input.size(axis)).collect::<Result<Vec<usize>>>();
         let given = input.ndim().and_then(lengths);
-        let shaped = match given.as_deref() {
+        let mut x = match given.as_deref() {
             Ok(given) if !given.is_empty() && *given != axes[..] && size(given) == size(axes) => {
                 if !self.network.accepts_shape(given) {
                     let message = format!("examples of shape {given:?} do not match the network's input {axes:?}");
@@ -192,10 +193,11 @@ impl Layer for Model {
             Err(error) if !self.has_axes_of(input) => return Tensor::from_mistake(error.clone()),
             Err(_) => input.clone(),
         };
-        let layers = self.layers.layers.iter().zip(&self.network.layers).enumerate();
-        layers.fold(shaped, |x, (at, (layer, spec))| {
-            pass.call_layer(|| format!("layer {} ({})", at + 1, spec.kind()), &**layer, &x)
-        })
+        // A closure would have its own location instead of the caller's.
+        for (at, (layer, spec)) in self.layers.layers.iter().zip(&self.network.layers).enumerate() {
+            x = pass.call_layer(|| format!("layer {} ({})", at + 1, spec.kind()), &**layer, &x);
+        }
+        x
     }
 }
 

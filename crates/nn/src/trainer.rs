@@ -1,5 +1,6 @@
 //! Training loop: epochs, validation, history, early stopping, and checkpoints from which a run resumes bit for bit.
 
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +14,7 @@ use crate::evaluate::{Evaluation, Metric, evaluate_feed, macro_f1};
 use crate::layer::{ForwardContext, Layer};
 use crate::module::Module;
 use crate::network::Loss;
-use crate::optim::{AveragedModel, GradScaler, LrSchedule, Optimizer, ReduceLrOnPlateau, UpdateRule};
+use crate::optim::{AveragedModel, GradScaler, LrSchedule, LrScheduler, Optimizer, ReduceLrOnPlateau, UpdateRule};
 use crate::process_group::{ProcessGroup, Shard, all_agree};
 use crate::trainer_memory;
 
@@ -138,10 +139,10 @@ pub struct EpochReport {
     pub metric: Metric,
     /// Score of training examples after the epoch: of a random sample as large as the validation set, the same in each epoch, or of all if
     /// there are fewer.
-    #[serde(default, alias = "train_accuracy", with = "any_float")]
+    #[serde(default, with = "any_float")]
     pub train_score: f64,
     /// Score of the validation examples after the epoch.
-    #[serde(alias = "accuracy", with = "any_float")]
+    #[serde(with = "any_float")]
     pub val_score: f64,
     /// Macro-averaged F1 score of the validation examples, if it is the monitored figure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -222,28 +223,24 @@ pub struct StepReport {
     pub loss: f64,
 }
 
-/// Observer of a training run. Returning false stops the run.
+/// Observer of a training run. [`ControlFlow::Break`] stops the run; a later [`Trainer::fit`] continues it.
 pub trait Callback {
-    /// Called after every batch. Returns true to continue.
-    fn on_train_batch_end(&mut self, report: &StepReport) -> bool;
+    /// Called after every batch.
+    fn on_train_batch_end(&mut self, _report: &StepReport) -> ControlFlow<()> {
+        ControlFlow::Continue(())
+    }
 
-    /// Called after every epoch. Returns true to continue.
-    fn on_epoch_end(&mut self, report: &EpochReport) -> bool;
+    /// Called after every epoch.
+    fn on_epoch_end(&mut self, _report: &EpochReport) -> ControlFlow<()> {
+        ControlFlow::Continue(())
+    }
 }
 
 /// A callback that does nothing.
 #[derive(Clone, Copy, Debug)]
 pub struct NoCallback;
 
-impl Callback for NoCallback {
-    fn on_train_batch_end(&mut self, _: &StepReport) -> bool {
-        true
-    }
-
-    fn on_epoch_end(&mut self, _: &EpochReport) -> bool {
-        true
-    }
-}
+impl Callback for NoCallback {}
 
 /// Progress of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -254,8 +251,8 @@ pub struct TrainState {
     pub step: usize,
     /// Sum of the weighted losses of these batches.
     pub loss_sum: f64,
-    /// The best epoch by [`TrainConfig::monitor`], counted from 1; 0 if there is none.
-    pub best_epoch: usize,
+    /// The best epoch by [`TrainConfig::monitor`], counted from 1; `None` before the first one has ended.
+    pub best_epoch: Option<usize>,
 }
 
 /// A training run with its complete state.
@@ -300,7 +297,7 @@ pub fn train<M: Module + Layer + Clone, R: UpdateRule>(
     let mut rng = Rng::seed_from_u64(0);
     let (train, held) = data.train_test_split(HELD_OUT, &mut rng)?;
     let mut run = Trainer::new(model, optimizer, rng);
-    run.fit(&TrainConfig { loss, ..TrainConfig::new(epochs, BATCH) }, (&train, &held), &mut NoCallback)?;
+    run.fit(&TrainConfig { loss, ..TrainConfig::new(epochs, BATCH) }, &train, &held, &mut NoCallback)?;
     Ok(run)
 }
 
@@ -349,10 +346,11 @@ impl<M: Module + Layer + Clone, R: UpdateRule> Trainer<M, R> {
     pub fn fit<'a>(
         &mut self,
         training: &TrainConfig,
-        (supply, validation): (impl Into<TrainData<'a>>, &Dataset),
-        watch: &mut dyn Callback,
+        train: impl Into<TrainData<'a>>,
+        validation: &Dataset,
+        callback: &mut dyn Callback,
     ) -> Result<()> {
-        let supply = supply.into();
+        let supply = train.into();
         let train = supply.data();
         if train.is_empty() || validation.is_empty() {
             let message = format!("{} training and {} validation examples", train.len(), validation.len());
@@ -378,7 +376,7 @@ impl<M: Module + Layer + Clone, R: UpdateRule> Trainer<M, R> {
         let counted_from = self.patience_from(training);
         while self.state.history.len() < training.epochs {
             let start = Instant::now();
-            if !self.finish_epoch(training, train, watch)? {
+            if !self.finish_epoch(training, train, callback)? {
                 return self.save_if_configured(training);
             }
             let ([held, learned], val_macro_f1) = self.evaluated(training, [&validation, &seen])?;
@@ -404,15 +402,15 @@ impl<M: Module + Layer + Clone, R: UpdateRule> Trainer<M, R> {
                 monitor: training.monitor,
                 seconds,
             };
-            let best = self.state.best_epoch.checked_sub(1).map(|at| &self.state.history[at]);
+            let best = self.state.best_epoch.map(|best| &self.state.history[best - 1]);
             if best.is_none_or(|best| report.is_better_than(best)) {
-                (self.state.best_epoch, self.best) = (epoch, Some(self.eval_model().clone()));
+                (self.state.best_epoch, self.best) = (Some(epoch), Some(self.eval_model().clone()));
             }
             (self.state.step, self.state.loss_sum) = (0, 0.0);
             self.state.history.push(report.clone());
             self.save_if_configured(training)?;
-            let stale = epoch - self.state.best_epoch.max(counted_from);
-            let go_on = all_agree(training.group.as_ref(), watch.on_epoch_end(&report))?;
+            let stale = epoch - self.state.best_epoch.unwrap_or(0).max(counted_from);
+            let go_on = all_agree(training.group.as_ref(), callback.on_epoch_end(&report).is_continue())?;
             if !go_on || training.patience.is_some_and(|patience| stale >= patience) {
                 break;
             }
@@ -445,7 +443,8 @@ impl<M: Module + Layer + Clone, R: UpdateRule> Trainer<M, R> {
     /// fit gets the full patience. Otherwise it is 0, so a resumed run stops where it would have stopped.
     fn patience_from(&self, training: &TrainConfig) -> usize {
         let done = self.state.history.len();
-        let ended = training.patience.is_some_and(|patience| done > 0 && done - self.state.best_epoch >= patience);
+        let ended =
+            training.patience.is_some_and(|patience| done > 0 && done - self.state.best_epoch.unwrap_or(0) >= patience);
         if ended { done } else { 0 }
     }
 
@@ -454,7 +453,7 @@ impl<M: Module + Layer + Clone, R: UpdateRule> Trainer<M, R> {
         &mut self,
         training: &TrainConfig,
         train: &BatchFeed<'_>,
-        watch: &mut dyn Callback,
+        callback: &mut dyn Callback,
     ) -> Result<bool> {
         if self.state.step == 0 {
             self.epoch_rng = self.rng.clone();
@@ -466,10 +465,11 @@ impl<M: Module + Layer + Clone, R: UpdateRule> Trainer<M, R> {
         let order = train.order(finished, &self.epoch_rng);
         let steps = Cuts::new(order.len(), batch).count();
         let losses = self.state.history.iter().map(|epoch| epoch.val_loss);
-        let rate = self.learning_rate
+        let base_lr = self.learning_rate
             * training.reduce_on_plateau.as_ref().map_or(1.0, |plateau| plateau.factor_after(losses));
+        let scheduler = LrScheduler { base_lr, schedule: training.lr_schedule.clone() };
         train.each((finished, self.state.step), (&order, batch), |batch| {
-            self.optimizer.learning_rate = rate * training.lr_schedule.factor(self.optimizer.steps);
+            scheduler.step(&mut self.optimizer);
             let part = training.part(self.state.step, &order, &train.data().targets);
             let shard = training.shard(self.state.step, &order, &train.data().targets);
             let batch = shard.as_ref().map_or(batch.clone(), |shard| batch.map(|part| shard.of(part)));
@@ -478,8 +478,8 @@ impl<M: Module + Layer + Clone, R: UpdateRule> Trainer<M, R> {
             let loss = stepped.map_err(|error| error.note(format!("in epoch {epoch}, step {step}")))?;
             self.state.loss_sum += loss * part.weight;
             self.state.step += 1;
-            let go_on = watch.on_train_batch_end(&StepReport { epoch, step: self.state.step, steps, loss });
-            all_agree(training.group.as_ref(), go_on)
+            let report = StepReport { epoch, step: self.state.step, steps, loss };
+            all_agree(training.group.as_ref(), callback.on_train_batch_end(&report).is_continue())
         })
     }
 

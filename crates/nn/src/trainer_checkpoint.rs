@@ -76,7 +76,7 @@ impl<M: Module + Layer + Clone, R: UpdateRule> Trainer<M, R> {
         let numbers: TrainStateMetadata =
             serde_json::from_str(text).map_err(|error| wrong(error.to_string()).with_source(error))?;
         let (named, epochs) = (numbers.progress.best_epoch, numbers.progress.history.len());
-        if named > epochs {
+        if let Some(named) = named.filter(|named| !(1..=epochs).contains(named)) {
             return Err(wrong(format!("best_epoch is {named}, but the history has {epochs} epochs")));
         }
         let mut parts = BTreeMap::<&str, BTreeMap<String, Tensor>>::new();

@@ -21,7 +21,7 @@ impl<M: Module + Layer + Clone, R: UpdateRule> Trainer<M, R> {
     /// If the examples do not fit the model, or planning fails.
     pub fn memory_plan(&self, training: &TrainConfig, train: &Dataset, batch: usize) -> Result<MemoryPlan> {
         let examples: Vec<usize> = (0..batch.clamp(1, train.len().max(1))).map(|i| i % train.len().max(1)).collect();
-        let all = train.select(&examples).examples();
+        let all = train.select(&examples).full_batch();
         // A step gathers its examples from the whole data set.
         let places = Tensor::from_slice(&(0..examples.len() as i32).collect::<Vec<i32>>(), [examples.len()]);
         let batch = all.map(|part| part.index_select(0, &places));
@@ -42,14 +42,15 @@ impl<M: Module + Layer + Clone, R: UpdateRule> Trainer<M, R> {
     pub fn suggest_batch_size(
         &self,
         training: &TrainConfig,
-        (train, held): (&Dataset, &Dataset),
+        train: &Dataset,
+        validation: &Dataset,
     ) -> Result<Option<usize>> {
         let Some(free) = free(&Device::current()?) else {
             return Ok(Some(LARGEST.min(train.len().next_power_of_two())));
         };
         // Data that training keeps on the device: the training set, the sample of it that is scored, and the validation set.
-        let seen = train.select(&(0..train.len().min(held.len())).collect::<Vec<usize>>());
-        let left = [train, &seen, held].into_iter().fold(free, |free, data| free - resident_bytes(data, free));
+        let seen = train.select(&(0..train.len().min(validation.len())).collect::<Vec<usize>>());
+        let left = [train, &seen, validation].into_iter().fold(free, |free, data| free - resident_bytes(data, free));
         self.largest(training, train, left)
     }
 

@@ -3,10 +3,12 @@
 //!
 //! `cargo run --release --example 07_custom_training_loop`; `PANOPLY_DEVICE=cpu` chooses another device.
 
+use std::ops::ControlFlow;
+
 use panoply::nn::data::{DataLoader, digits};
 use panoply::nn::trainer::{Callback, EpochReport, StepReport};
 use panoply::nn::{
-    AdamW, BatchNorm, Conv2d, DropoutExt, ForwardContext, Layer, Linear, Loss, LrSchedule, MaxPool, TrainConfig,
+    AdamW, BatchNorm, Conv2d, DropoutExt, ForwardContext, Layer, Linear, Loss, LrSchedule, MaxPool2d, TrainConfig,
     Trainer, checkpoint, evaluate,
 };
 use panoply::prelude::*;
@@ -17,16 +19,15 @@ use panoply::{Module, Rng, Tensor};
 struct Reader {
     strokes: Conv2d,
     norm: BatchNorm,
-    pool: MaxPool<2>,
+    pool: MaxPool2d,
     digit: Linear,
 }
 
 impl Reader {
     fn new(rng: &mut Rng) -> Reader {
-        let mut strokes = Conv2d::new(1, 16, [3, 3], rng).without_bias();
-        strokes.options.padding = [1, 1];
+        let strokes = Conv2d::new(1, 16, [3, 3], rng).padding([1, 1]).without_bias();
         let digit = Linear::new(16 * 4 * 4, 10, rng);
-        Reader { strokes, norm: BatchNorm::new(16), pool: MaxPool::new([2, 2]), digit }
+        Reader { strokes, norm: BatchNorm::new(16), pool: MaxPool2d::new([2, 2]), digit }
     }
 }
 
@@ -45,17 +46,20 @@ struct Report {
 }
 
 impl Callback for Report {
-    fn on_train_batch_end(&mut self, report: &StepReport) -> bool {
-        self.stop_at != Some((report.epoch, report.step))
+    fn on_train_batch_end(&mut self, report: &StepReport) -> ControlFlow<()> {
+        match self.stop_at == Some((report.epoch, report.step)) {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
     }
 
-    fn on_epoch_end(&mut self, report: &EpochReport) -> bool {
+    fn on_epoch_end(&mut self, report: &EpochReport) -> ControlFlow<()> {
         let EpochReport { epoch, train_loss: loss, val_loss: validation_loss, val_score: score, .. } = report;
         println!(
             "epoch {epoch:>2}: loss {loss:.4}, validation loss {validation_loss:.4}, accuracy {:.1} %",
             score * 100.0
         );
-        true
+        ControlFlow::Continue(())
     }
 }
 
@@ -93,13 +97,13 @@ pub fn main() -> Result<()> {
     };
 
     // The run stops in the middle of the second epoch; a new trainer resumes from the file.
-    fresh().fit(&training, (&loader, &held), &mut Report { stop_at: Some((2, 7)) })?;
+    fresh().fit(&training, &loader, &held, &mut Report { stop_at: Some((2, 7)) })?;
     let mut run = fresh();
     run.load_checkpoint(&folder.join("training.safetensors"))?;
     println!("stopped after {} steps; resuming", run.optimizer.steps);
-    run.fit(&training, (&loader, &held), &mut Report { stop_at: None })?;
+    run.fit(&training, &loader, &held, &mut Report { stop_at: None })?;
     let made = run.state.history.len();
-    println!("{made} of {epochs} epochs trained; epoch {} is the best", run.state.best_epoch);
+    println!("{made} of {epochs} epochs trained; epoch {} is the best", run.state.best_epoch.unwrap_or_default());
 
     // Saves the best model alone, and loads it for use.
     let file = folder.join("reader.safetensors");

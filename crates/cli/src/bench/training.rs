@@ -6,10 +6,10 @@ use std::time::Instant;
 
 use clap::Args;
 use panoply::nn::{
-    AdamW, BatchNorm, Conv2d, Flatten, ForwardContext, Lambda, Layer, Linear, MaxPool, Mlp, Module, RnnBase, RnnKind,
-    Sequential, TransformerConfig, TransformerEncoderLayer,
+    AdamW, BatchNorm, Conv2d, Flatten, ForwardContext, Lambda, Layer, Linear, Lstm, MaxPool, Mlp, Module, Sequential,
+    TransformerConfig, TransformerEncoderLayer,
 };
-use panoply::{ConvOptions, DType, Device, Error, Profiler, Result, Rng, Tensor, eval};
+use panoply::{DType, Device, Error, Profiler, Result, Rng, Tensor, eval};
 use serde_json::json;
 
 use super::{ProfiledArgs, median_time, null_device_like, rss};
@@ -143,13 +143,12 @@ impl Bench<'_> {
 
     /// Two convolutions with pooling, the first one with batch norm.
     fn cnn(&mut self) -> Result<()> {
-        let same = ConvOptions { padding: [1, 1], ..ConvOptions::default() };
         let model = Sequential::new()
-            .add(Conv2d::with_options(1, 32, [3, 3], same, &mut self.rng))
+            .add(Conv2d::new(1, 32, [3, 3], &mut self.rng).padding([1, 1]))
             .add(BatchNorm::new(32))
             .add(Lambda(Tensor::relu))
             .add(MaxPool::new([2, 2]))
-            .add(Conv2d::with_options(32, 64, [3, 3], same, &mut self.rng))
+            .add(Conv2d::new(32, 64, [3, 3], &mut self.rng).padding([1, 1]))
             .add(Lambda(Tensor::relu))
             .add(MaxPool::new([2, 2]))
             .add(Flatten)
@@ -160,7 +159,7 @@ impl Bench<'_> {
     /// A linear layer on the last output of an LSTM.
     fn lstm(&mut self) -> Result<()> {
         let model = Sequential::new()
-            .add(RnnBase::new(RnnKind::Lstm, 64, 128, 1, false, &mut self.rng))
+            .add(Lstm::new(64, 128, &mut self.rng))
             .add(Lambda(|x| x.slice((.., -1))))
             .add(Linear::new(128, 10, &mut self.rng));
         self.classifier(model, &[32, 50, 64], 10)

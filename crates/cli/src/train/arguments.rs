@@ -39,7 +39,14 @@ pub struct TrainCommand {
     pub recipe: TrainOptions,
     /// Sizes of the hidden layers; for `cnn` the channels of its convolutions, for `lstm` the hidden size, for `transformer` the model
     /// width and the number of layers
-    #[arg(long, visible_alias = "hidden", value_name = "N", value_delimiter = ',', conflicts_with = "resume")]
+    #[arg(
+        long,
+        visible_alias = "hidden",
+        alias = "hidden-size",
+        value_name = "N",
+        value_delimiter = ',',
+        conflicts_with = "resume"
+    )]
     pub hidden_sizes: Option<Vec<usize>>,
     /// Dropout probability in training
     #[arg(long, default_value_t = 0.1, conflicts_with = "resume")]
@@ -47,13 +54,13 @@ pub struct TrainCommand {
     #[command(flatten)]
     pub view: DataArgs,
     /// Test set, evaluated once at the end: a file or folder in the format of DATA [default: the sub-folder `test` of a folder of images]
-    #[arg(long, value_name = "DATA", conflicts_with = "resume")]
+    #[arg(long, alias = "test", value_name = "DATA", conflicts_with = "resume")]
     pub test_data: Option<PathBuf>,
     /// Continue the run in this folder exactly where it stopped; --epochs may extend it
     #[arg(long, value_name = "FOLDER", conflicts_with_all = ["data", "TrainArgs", "DataArgs"])]
     pub resume: Option<PathBuf>,
     /// Run folder [default: runs/NAME-N]
-    #[arg(short, long, visible_alias = "out", value_name = "FOLDER", conflicts_with = "resume")]
+    #[arg(short, long, visible_alias = "out", alias = "output", value_name = "FOLDER", conflicts_with = "resume")]
     pub output_dir: Option<PathBuf>,
     #[command(flatten)]
     pub device: DeviceArgs,

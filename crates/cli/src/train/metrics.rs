@@ -170,7 +170,7 @@ pub fn measure(model: &Model, held: &Dataset, manifest: &Manifest, folder: &RunD
         folder.write("sample.txt", &(text + "\n"))?;
         return Ok(Metrics::default());
     }
-    let rows = predict(model, held, &manifest.network.loss)?;
+    let rows = predict(model, held, &manifest.network.loss)?.to_vec::<f32>()?;
     match &held.targets {
         Targets::Classes { labels: right, num_classes: classes, .. } => {
             let read: Vec<i32> = rows.chunks_exact(*classes).map(|row| argmax(row) as i32).collect();

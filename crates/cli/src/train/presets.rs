@@ -237,7 +237,7 @@ fn cnn(network: Network, channels: &[usize], drop: LayerSpec) -> Result<Network>
             in_channels: None,
             kernel_size: vec![3, 3],
             stride: vec![],
-            padding: vec![1, 1],
+            padding: [1, 1].into(),
             dilation: vec![],
             groups: 1,
             bias: false,

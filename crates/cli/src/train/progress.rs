@@ -1,6 +1,7 @@
 //! Progress output during training, and stopping by Ctrl-C.
 
 use std::io::IsTerminal;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -38,13 +39,17 @@ pub struct Silent {
 }
 
 impl Callback for Silent {
-    fn on_train_batch_end(&mut self, _: &StepReport) -> bool {
-        !self.stop.load(Ordering::SeqCst)
+    fn on_train_batch_end(&mut self, _: &StepReport) -> ControlFlow<()> {
+        go_on_if(!self.stop.load(Ordering::SeqCst))
     }
 
-    fn on_epoch_end(&mut self, _: &EpochReport) -> bool {
-        !self.stop.load(Ordering::SeqCst)
+    fn on_epoch_end(&mut self, _: &EpochReport) -> ControlFlow<()> {
+        go_on_if(!self.stop.load(Ordering::SeqCst))
     }
+}
+
+fn go_on_if(proceeds: bool) -> ControlFlow<()> {
+    if proceeds { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
 }
 
 /// Callback that shows progress, prints a line per epoch and writes the history to the run folder.
@@ -110,7 +115,7 @@ impl Screen {
 }
 
 impl Callback for Screen {
-    fn on_train_batch_end(&mut self, report: &StepReport) -> bool {
+    fn on_train_batch_end(&mut self, report: &StepReport) -> ControlFlow<()> {
         match &mut self.show {
             Show::Bar(bar) => {
                 let made = ((report.epoch - 1) * report.steps + report.step) as u64;
@@ -125,10 +130,10 @@ impl Callback for Screen {
                 }
             }
         }
-        self.failed.is_none() && !self.stopped()
+        go_on_if(self.failed.is_none() && !self.stopped())
     }
 
-    fn on_epoch_end(&mut self, report: &EpochReport) -> bool {
+    fn on_epoch_end(&mut self, report: &EpochReport) -> ControlFlow<()> {
         let EpochReport { epoch, train_loss: loss, val_loss: validation_loss, seconds, .. } = report;
         let reached = in_words(report, self.text);
         let line = format!(
@@ -153,6 +158,6 @@ impl Callback for Screen {
         if let Err(error) = self.folder.write_history(&self.history) {
             self.failed.get_or_insert(error);
         }
-        self.failed.is_none() && !self.stopped()
+        go_on_if(self.failed.is_none() && !self.stopped())
     }
 }

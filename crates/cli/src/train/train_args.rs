@@ -28,7 +28,7 @@ pub struct TrainOptions {
 #[derive(Args, Clone, Debug, Default)]
 pub struct LengthArgs {
     /// Number of epochs [default: 30]
-    #[arg(long, value_parser = parse_count)]
+    #[arg(long, aliases = ["num-epochs", "max-epochs"], value_parser = parse_count)]
     epochs: Option<usize>,
     /// Train whole epochs until at least this many batches have been processed
     #[arg(long, value_parser = parse_count, conflicts_with = "epochs")]
@@ -39,13 +39,13 @@ pub struct LengthArgs {
 #[derive(Args, Clone, Debug, Default)]
 pub struct TrainArgs {
     /// Examples per batch, or `auto` for the largest batch that fits into memory [default: 64]
-    #[arg(long, visible_alias = "batch", value_name = "N", value_parser = batch)]
+    #[arg(long, visible_alias = "batch", alias = "bs", value_name = "N", value_parser = batch)]
     pub batch_size: Option<BatchSize>,
     /// Gradient accumulation: batches per optimizer step [default: 1]
-    #[arg(long, value_name = "N", value_parser = parse_count)]
+    #[arg(long, alias = "gradient-accumulation-steps", value_name = "N", value_parser = parse_count)]
     pub accumulate_grad_batches: Option<usize>,
     /// Optimizer [default: adamw]
-    #[arg(long, value_enum)]
+    #[arg(long, visible_alias = "optim", alias = "opt", value_enum)]
     pub optimizer: Option<OptimizerKind>,
     /// Learning rate [default: 0.002 for adamw, adam and rmsprop, 0.3 for sgd, 0.02 for adagrad, 0.001 for lion]
     #[arg(long, visible_alias = "lr", value_parser = parse_positive, allow_negative_numbers = true)]
@@ -54,39 +54,57 @@ pub struct TrainArgs {
     #[arg(long, value_parser = parse_fraction, allow_negative_numbers = true)]
     pub momentum: Option<f64>,
     /// L2 weight decay; biases and norms are exempt [default: 0.01 for adamw, 0 for adam, sgd and lion]
-    #[arg(long, value_parser = parse_weight_decay, allow_negative_numbers = true)]
+    #[arg(long, visible_alias = "wd", value_parser = parse_weight_decay, allow_negative_numbers = true)]
     pub weight_decay: Option<f64>,
     /// Maximum gradient norm [default: 1; for regression derived from the target scale of the loss]
-    #[arg(long, value_parser = parse_positive, allow_negative_numbers = true)]
+    #[arg(
+        long,
+        visible_alias = "max-grad-norm",
+        aliases = ["clip-grad-norm", "gradient-clip-val", "clipnorm"],
+        value_parser = parse_positive,
+        allow_negative_numbers = true
+    )]
     pub clip_norm: Option<f64>,
     /// Maximum absolute value of each gradient element, instead of --clip-norm
-    #[arg(long, value_parser = parse_positive, allow_negative_numbers = true, conflicts_with = "clip_norm")]
+    #[arg(
+        long,
+        aliases = ["clip-grad-value", "clipvalue"],
+        value_parser = parse_positive,
+        allow_negative_numbers = true,
+        conflicts_with = "clip_norm"
+    )]
     pub clip_value: Option<f64>,
     /// Learning rate schedule [default: constant]
-    #[arg(long, value_enum)]
+    #[arg(long, visible_alias = "lr-scheduler", alias = "scheduler", value_enum)]
     pub lr_schedule: Option<LrScheduleKind>,
     /// Decay of an exponential moving average of the parameters, such as 0.999; the average is evaluated and saved as the model
     #[arg(long, value_name = "DECAY", value_parser = parse_fraction, allow_negative_numbers = true)]
     pub ema_decay: Option<f64>,
     /// Element type of layer computations; parameters stay f32 [default: f32]
-    #[arg(long, value_enum)]
+    #[arg(long, visible_alias = "dtype", value_enum)]
     pub precision: Option<Precision>,
     /// Random augmentations in training, such as random-shift=2,horizontal-flip,gaussian-noise=0.1: shifts images by up to that many
     /// pixels, mirrors them with a probability (horizontal-flip=P, default 0.5), adds normal noise of that standard deviation
     #[arg(long, value_name = "AUGMENTATIONS", value_delimiter = ',', value_parser = parse_augmentation)]
     pub augment: Vec<LayerSpec>,
     /// Early stopping: epochs without an improvement of the monitored figure before training stops
-    #[arg(long)]
+    #[arg(long, visible_alias = "early-stopping", value_name = "EPOCHS")]
     pub patience: Option<usize>,
     /// Validation figure that chooses the best epoch [default: accuracy for classification and multilabel, otherwise loss]
     #[arg(long, value_enum)]
     pub monitor: Option<MonitorArg>,
     /// Validation examples: a fraction (stratified for classes, the end of a text), `last` or `last:FRACTION` (for time series),
     /// `stratified`, `group:COLUMN` (rows of a table with the same value stay together) or `file:PATH` [default: 0.2]
-    #[arg(long, visible_alias = "validation-split", value_name = "SPLIT", allow_hyphen_values = true)]
+    #[arg(
+        long,
+        visible_aliases = ["validation-split", "validation"],
+        alias = "val",
+        value_name = "SPLIT",
+        allow_hyphen_values = true
+    )]
     pub val_split: Option<ValSplit>,
     /// Seed of initial weights, example order and dropout [default: 0]
-    #[arg(long)]
+    #[arg(long, alias = "random-seed")]
     pub seed: Option<u64>,
 }
 

@@ -418,3 +418,41 @@ fn diverged_run_keeps_its_best_model() {
     let seen = place.json(&["predict", "run", "line.csv"]);
     assert!(seen["mae"].as_f64().unwrap() < 0.3, "{seen}");
 }
+
+/// Options by the names that PyTorch, Lightning and Keras give them, and the resolved settings that training prints when it starts.
+#[test]
+fn options_have_the_names_of_other_frameworks() {
+    let place = Place::new("aliases");
+    let words = "train digits --num-epochs 2 --bs 32 --optim sgd --lr 0.1 --momentum 0.9 --wd 0.001 --max-grad-norm 2 \
+                 --lr-scheduler cosine --validation 0.3 --early-stopping 5 --random-seed 3 --hidden-size 16 --dtype bf16 \
+                 --gradient-accumulation-steps 2 --output run";
+    let output = place.run(&words.split_whitespace().collect::<Vec<&str>>());
+    let said = text(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    let settings = &manifest(&place, "run")["settings"];
+    for (name, value) in [
+        ("epochs", Value::from(2)),
+        ("batch_size", 32.into()),
+        ("accumulate_grad_batches", 2.into()),
+        ("optimizer", "sgd".into()),
+        ("learning_rate", 0.1.into()),
+        ("momentum", 0.9.into()),
+        ("weight_decay", 0.001.into()),
+        ("clip_norm", 2.0.into()),
+        ("lr_schedule", "cosine".into()),
+        ("val_split", 0.3.into()),
+        ("patience", 5.into()),
+        ("seed", 3.into()),
+        ("precision", "bf16".into()),
+    ] {
+        assert_eq!(settings[name], value, "{name}");
+    }
+    let resolved = "2 epochs, optimizer sgd, learning rate 0.1, momentum 0.9, weight decay 0.001, gradient norm up to 2, \
+                    schedule cosine, batch size 32, 2 batches per step, bf16, seed 3; loss cross_entropy\n";
+    assert!(said.contains(resolved), "{said}");
+    // Defaults are printed too, the gradient norm among them.
+    let said = text(&place.run(&["train", "digits", "--epochs", "1"]).stderr);
+    let resolved = "1 epoch, optimizer adamw, learning rate 0.002, weight decay 0.01, gradient norm up to 1, batch size 64, \
+                    seed 0; loss cross_entropy\n";
+    assert!(said.contains(resolved), "{said}");
+}

@@ -77,8 +77,7 @@ pub(super) fn open(file: &Path, task: Option<Task>) -> Result<LabeledData> {
     let budget = &examples.budget(&targets)?;
     let (guess, note) = guess_task(&targets, &ReadBudget::new(budget.left()))?;
     let mut data = match task.unwrap_or(guess) {
-        Task::Regression => with_numbers(&examples, &targets, false, budget),
-        Task::MultiLabel => with_numbers(&examples, &targets, true, budget),
+        task @ (Task::Regression | Task::MultiLabel) => with_numbers(&examples, &targets, task, budget),
         Task::Classification | Task::Text => pair(&examples, &targets, budget),
     }?;
     data.assumptions.extend(note.filter(|_| task.is_none()));
@@ -120,13 +119,14 @@ fn one_hot(array: &Array) -> Option<Vec<i32>> {
 }
 
 /// Schema of the arrays that a trained network reads.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Known<'a> {
     /// Shape of an example.
     pub lengths: &'a [usize],
+    /// Type of the targets.
+    pub task: Task,
     /// Number of regression targets or labels of each example; 0 for a class.
-    pub numbers: usize,
-    pub answers: bool,
+    pub num_outputs: usize,
     pub offsets: &'a [f64],
     pub target_offsets: &'a [f64],
     pub classes: &'a [String],
@@ -135,7 +135,7 @@ pub(super) struct Known<'a> {
 impl Known<'_> {
     /// Reads examples, with labels if they exist.
     pub fn read(&self, path: &Path) -> Result<InferenceData> {
-        let Known { lengths, numbers, answers, .. } = *self;
+        let Known { lengths, task, num_outputs, .. } = *self;
         let file = if path.is_dir() { examples_in(path)? } else { None };
         let examples = examples(file.as_deref().unwrap_or(path))?;
         let targets = targets_of(&examples);
@@ -146,11 +146,11 @@ impl Known<'_> {
         }
         let count = features.len() / lengths.iter().product::<usize>().max(1);
         let right = match targets {
-            Ok(targets) if numbers > 0 => {
+            Ok(targets) if matches!(task, Task::Regression | Task::MultiLabel) => {
                 let (values, width) = targets.wide(count, budget)?;
-                if width != numbers {
+                if width != num_outputs {
                     return Err(Error::mistake(format!(
-                        "{targets}: {width} numbers for each example, expected {numbers}"
+                        "{targets}: {width} numbers for each example, expected {num_outputs}"
                     )));
                 }
                 values.chunks(width).map(|row| Some(Label::Values(row.to_vec()))).collect()
@@ -163,7 +163,7 @@ impl Known<'_> {
         };
         let mut read = InferenceData::new(features, lengths, (0..count).map(|at| at.to_string()).collect(), right)?;
         read.offsets = self.target_offsets.to_vec();
-        Ok(if numbers > 0 { read.of_numbers(numbers, answers) } else { read })
+        Ok(read.for_task(task, num_outputs))
     }
 }
 
@@ -219,23 +219,27 @@ fn missing(examples: &ArrayLocation, sought: &str) -> Error {
 fn with_numbers(
     examples: &ArrayLocation,
     targets: &ArrayLocation,
-    answers: bool,
+    task: Task,
     budget: &ReadBudget,
 ) -> Result<LabeledData> {
     let Numbers { values: features, lengths, offsets, notes } = examples.numbers(None, budget)?;
     let width: usize = lengths.iter().product();
     let count = features.len().checked_div(width).unwrap_or(0);
     let (wide, numbers) = targets.wide(count, budget)?;
-    let own = if answers { Numbers::plain(&wide) } else { Numbers::moved(&wide, numbers, targets) };
-    let (offsets, target_offsets) = (offsets, own.offsets);
-    let task = if answers { Task::MultiLabel } else { Task::Regression };
-    let source = DataFormat::Npy { shape: lengths.clone(), num_outputs: numbers, task, offsets, target_offsets };
-    let data = match answers {
-        true => Dataset::multilabel(features, width, own.values, numbers)
-            .map_err(|error| error.note(format!("in {targets}; use `--task regression` for other numbers")))?,
-        false => Dataset::regression(features, width, own.values, numbers)?,
+    let own = match task {
+        Task::MultiLabel => Numbers::plain(&wide),
+        Task::Classification | Task::Regression | Task::Text => Numbers::moved(&wide, numbers, targets),
     };
-    let data = data.with_shape(&lengths)?;
+    let (offsets, target_offsets) = (offsets, own.offsets);
+    let source = DataFormat::Npy { shape: lengths.clone(), num_outputs: numbers, task, offsets, target_offsets };
+    let data = match task {
+        Task::MultiLabel => Dataset::multilabel(features, own.values),
+        Task::Classification | Task::Regression | Task::Text => Dataset::regression(features, own.values),
+    };
+    let data = data.example_shape(&lengths).targets_per_example(numbers).build().map_err(|error| match task {
+        Task::MultiLabel => error.note(format!("in {targets}; use `--task regression` for other numbers")),
+        Task::Classification | Task::Regression | Task::Text => error,
+    })?;
     Ok(LabeledData {
         format: source,
         dataset: data,
@@ -272,7 +276,7 @@ fn pair(examples: &ArrayLocation, classes: &ArrayLocation, budget: &ReadBudget) 
     };
     Ok(LabeledData {
         format: source,
-        dataset: Dataset::classification(features, width, labels, names.len())?.with_shape(&lengths)?,
+        dataset: Dataset::classification(features, labels).example_shape(&lengths).num_classes(names.len()).build()?,
         class_names: names,
         groups: None,
         assumptions: notes,

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use panoply_tensor::{Dim, Error, Result, Tensor};
+use panoply_tensor::{Dim, Result, Tensor};
 
 use super::Dataset;
 
@@ -113,21 +113,17 @@ impl<'a> Batches<'a> {
 }
 
 impl Iterator for Batches<'_> {
-    type Item = Result<(Tensor, Tensor)>;
+    type Item = Result<Batch>;
 
-    fn next(&mut self) -> Option<Result<(Tensor, Tensor)>> {
+    fn next(&mut self) -> Option<Result<Batch>> {
         let end = (self.next + self.size).min(self.order.len());
         let positions = &self.order[self.next..end];
         if positions.is_empty() {
             return None;
         }
         self.next = end;
-        if self.data.seq_lengths.is_some() {
-            let message = "these batches cannot hold the valid lengths of sequences";
-            return Some(Err(Error::mistake(message).note("use a `DataLoader`, whose batches have `seq_lengths`")));
-        }
-        let batch = self.data.select(positions).examples();
-        Some(batch.check().map(|()| (batch.inputs, batch.targets)))
+        let batch = self.data.select(positions).full_batch();
+        Some(batch.check().map(|()| batch))
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {

@@ -94,7 +94,7 @@ impl<'a> BatchFeed<'a> {
         if bytes == 0 || bytes > device.target().max_seen_bytes() {
             return Ok(BatchFeed::on_host(data));
         }
-        let all = data.examples();
+        let all = data.full_batch();
         // Copied now, so that later queries of the free memory account for them.
         match eval(&all.tensors().collect::<Vec<&Tensor>>()) {
             Ok(()) => Ok(BatchFeed { data, loader: None, resident: Some(all) }),
@@ -143,7 +143,7 @@ impl<'a> BatchFeed<'a> {
             let count = size.min(all - start);
             match &self.resident {
                 Some(all) => all.map(|part| part.narrow(0, start, count)),
-                None => self.data.select(&(start..start + count).collect::<Vec<usize>>()).examples(),
+                None => self.data.select(&(start..start + count).collect::<Vec<usize>>()).full_batch(),
             }
         })
     }
@@ -163,7 +163,7 @@ impl<'a> BatchFeed<'a> {
                 ready.work(|at| self.data.select(&order[cuts.range(at)]));
             });
             while let Some(part) = ready.take() {
-                let batch = part.examples();
+                let batch = part.full_batch();
                 batch.check()?;
                 if !step(batch)? {
                     return Ok(false);

@@ -74,7 +74,7 @@ impl Table {
             labels.push(class as i32);
             features.extend(cells[..column].iter().chain(&cells[column + 1..]));
         }
-        Dataset::classification(features, self.width - 1, labels, classes)
+        Dataset::classification(features, labels).example_shape(&[self.width - 1]).num_classes(classes).build()
     }
 }
 

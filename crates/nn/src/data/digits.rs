@@ -36,7 +36,7 @@ fn parse(text: &str) -> Result<Dataset> {
             _ => return Err(wrong("expected 64 pixels in 0 ..= 16 and a digit")),
         }
     }
-    Dataset::classification(features, 64, labels, 10)
+    Dataset::classification(features, labels).example_shape(&[64]).num_classes(10).build()
 }
 
 #[cfg(test)]

@@ -62,10 +62,6 @@ pub fn load_classification(images: &Path, labels: &Path, classes: usize) -> Resu
     budget.take_values(images.data.len(), size_of::<f32>(), path)?;
     let width = images.dims.iter().skip(1).product();
     let features = images.data.iter().map(|byte| f32::from(*byte) / 255.0);
-    Dataset::classification(
-        features.collect(),
-        width,
-        labels.data.iter().map(|label| i32::from(*label)).collect(),
-        classes,
-    )
+    let labels = labels.data.iter().map(|label| i32::from(*label)).collect();
+    Dataset::classification(features.collect(), labels).example_shape(&[width]).num_classes(classes).build()
 }

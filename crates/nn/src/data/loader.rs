@@ -245,7 +245,7 @@ impl Iterator for DataLoaderIter {
         };
         self.step += 1;
         Some(made.and_then(|part| {
-            let batch = part.examples();
+            let batch = part.full_batch();
             batch.check().map(|()| batch)
         }))
     }

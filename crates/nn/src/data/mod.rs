@@ -4,6 +4,7 @@ mod array_pair;
 mod batch;
 mod batch_feed;
 mod budget;
+mod builder;
 pub mod csv;
 pub mod digits;
 pub mod idx;
@@ -33,6 +34,7 @@ pub use batch::{Batch, Batches};
 pub use batch_feed::TrainData;
 pub(crate) use batch_feed::{BatchFeed, resident_bytes};
 pub use budget::{BYTES_PER_BYTE, LEAST_LIMIT, ReadBudget};
+pub use builder::DatasetBuilder;
 pub use loader::{DataLoader, DataLoaderIter, ExampleMut};
 pub use tables::summary;
 
@@ -82,62 +84,6 @@ pub struct Dataset {
 }
 
 impl Dataset {
-    /// Creates a data set with a class label for each example.
-    ///
-    /// # Errors
-    /// If the lengths do not fit together, or a label is not in 0 .. `classes`.
-    pub fn classification(features: Vec<f32>, width: usize, labels: Vec<i32>, classes: usize) -> Result<Dataset> {
-        Dataset::sequence_labels(features, width, labels, classes, 1)
-    }
-
-    /// Creates a data set with `places` class labels for each example, one for each time step.
-    ///
-    /// # Errors
-    /// If the lengths do not fit together, or a label is not in 0 .. `classes`.
-    pub fn sequence_labels(
-        features: Vec<f32>,
-        width: usize,
-        labels: Vec<i32>,
-        classes: usize,
-        places: usize,
-    ) -> Result<Dataset> {
-        fits(features.len(), width, labels.len(), places)?;
-        if let Some(at) = labels.iter().position(|label| !(0..classes as i32).contains(label)) {
-            let message = format!("example {} has class {}, which is not in 0 .. {classes}", at / places, labels[at]);
-            return Err(Error::mistake(message));
-        }
-        let targets = Targets::Classes { labels, num_classes: classes, labels_per_example: places };
-        Ok(Dataset { features, num_features: width, targets, example_shape: vec![width], seq_lengths: None })
-    }
-
-    /// Creates a data set with `each` regression targets for each example.
-    ///
-    /// # Errors
-    /// If the lengths do not fit together, or a target is not finite.
-    pub fn regression(features: Vec<f32>, width: usize, values: Vec<f32>, each: usize) -> Result<Dataset> {
-        fits(features.len(), width, values.len(), each)?;
-        if let Some(at) = values.iter().position(|value| !value.is_finite()) {
-            let message = format!("example {} has the target {}, which is not a finite number", at / each, values[at]);
-            return Err(Error::mistake(message));
-        }
-        let targets = Targets::Regression { values, num_outputs: each };
-        Ok(Dataset { features, num_features: width, targets, example_shape: vec![width], seq_lengths: None })
-    }
-
-    /// Creates a data set with `each` yes/no labels for each example, 1 for yes and 0 for no.
-    ///
-    /// # Errors
-    /// If the lengths do not fit together, or a label is neither 0 nor 1.
-    pub fn multilabel(features: Vec<f32>, width: usize, values: Vec<f32>, each: usize) -> Result<Dataset> {
-        fits(features.len(), width, values.len(), each)?;
-        if let Some(at) = values.iter().position(|value| ![0.0, 1.0].contains(value)) {
-            let message = format!("example {} has the label {}, which is neither 0 nor 1", at / each, values[at]);
-            return Err(Error::mistake(message));
-        }
-        let targets = Targets::MultiLabel { values, num_labels: each };
-        Ok(Dataset { features, num_features: width, targets, example_shape: vec![width], seq_lengths: None })
-    }
-
     /// Reshapes the examples.
     ///
     /// # Errors
@@ -254,7 +200,7 @@ impl Dataset {
         hasher.digest128()
     }
 
-    /// All examples once, in random order, `size` at a time; the last batch may be shorter.
+    /// Returns all examples once, in random order, in batches of `size`; the last batch can be smaller.
     pub fn batches(&self, size: usize, rng: &mut Rng) -> Batches<'_> {
         Batches::new(self, self.order(rng), size)
     }
@@ -264,8 +210,8 @@ impl Dataset {
         rng.fork().permutation(self.len())
     }
 
-    /// Returns all examples as one batch, in order: inputs and targets.
-    pub fn full_batch(&self) -> (Tensor, Tensor) {
+    /// Returns all examples as one batch, in order.
+    pub fn full_batch(&self) -> Batch {
         let shape = [&[self.len()], &self.example_shape[..]].concat();
         let targets = match &self.targets {
             Targets::Classes { labels, labels_per_example: 1, .. } => Tensor::from_slice(labels, [self.len()]),
@@ -276,31 +222,13 @@ impl Dataset {
                 Tensor::from_slice(values, [self.len(), *width])
             }
         };
-        (Tensor::from_slice(&self.features, shape), targets)
-    }
-
-    /// Returns the valid lengths `[batch]` for [`crate::ForwardContext::with_seq_lengths`]; `None` if all time steps are valid.
-    pub fn seq_lengths(&self) -> Option<Tensor> {
-        self.seq_lengths.as_ref().map(|times| Tensor::from_slice(times, [times.len()]))
-    }
-
-    /// Returns [`Dataset::full_batch`] with [`Dataset::seq_lengths`].
-    pub(crate) fn examples(&self) -> Batch {
-        let (inputs, targets) = self.full_batch();
-        Batch { inputs, targets, seq_lengths: self.seq_lengths() }
+        let seq_lengths = self.seq_lengths.as_ref().map(|times| Tensor::from_slice(times, [times.len()]));
+        Batch { inputs: Tensor::from_slice(&self.features, shape), targets, seq_lengths }
     }
 }
 
 fn rows<T: Copy>(values: &[T], width: usize, positions: &[usize]) -> Vec<T> {
     positions.iter().flat_map(|position| &values[position * width..(position + 1) * width]).copied().collect()
-}
-
-fn fits(features: usize, width: usize, targets: usize, each: usize) -> Result<()> {
-    if width == 0 || each == 0 || !targets.is_multiple_of(each) || features != targets / each * width {
-        let rows = targets.checked_div(each).unwrap_or(0);
-        return Err(Error::mistake(format!("{features} numbers are not {rows} rows of {width}")));
-    }
-    Ok(())
 }
 
 /// The text of a file, decoded from `encoding`, or from UTF-8 or UTF-16 if `None`; without a byte order mark.

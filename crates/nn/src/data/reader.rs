@@ -420,8 +420,10 @@ fn open_images(folder: &Path, reading: &ReadOptions) -> Result<LabeledData> {
     }
     let images = images::load(&files, reading.image_size, None)?;
     let (channels, (rows, columns)) = (images.channels, images.size);
-    let data = Dataset::classification(images.features, channels * rows * columns, labels, classes.len())?;
-    let data = data.with_shape(&[channels, rows, columns])?;
+    let data = Dataset::classification(images.features, labels)
+        .example_shape(&[channels, rows, columns])
+        .num_classes(classes.len())
+        .build()?;
     let guesses = images::left_out(folder, &skipped).into_iter().collect();
     Ok(LabeledData {
         format: DataFormat::Images { channels, height: rows, width: columns },
@@ -487,11 +489,12 @@ impl DataFormat {
                 Ok(read)
             }
             DataFormat::Idx { shape: lengths } => {
-                array_pair::Known { lengths, classes, ..Default::default() }.read(path)
+                let (task, num_outputs, offsets, target_offsets) = (Task::Classification, 0, &[][..], &[][..]);
+                array_pair::Known { lengths, task, num_outputs, offsets, target_offsets, classes }.read(path)
             }
             DataFormat::Npy { shape: lengths, num_outputs, task, offsets, target_offsets } => {
-                let (numbers, answers) = (*num_outputs, *task == Task::MultiLabel);
-                array_pair::Known { lengths, numbers, answers, offsets, target_offsets, classes }.read(path)
+                let (task, num_outputs) = (*task, *num_outputs);
+                array_pair::Known { lengths, task, num_outputs, offsets, target_offsets, classes }.read(path)
             }
         }
     }
@@ -525,8 +528,8 @@ impl InferenceData {
         names: Vec<String>,
         right: Vec<Option<Label>>,
     ) -> Result<InferenceData> {
-        let data = Dataset::classification(features, lengths.iter().product(), vec![0; names.len()], 1)?
-            .with_shape(lengths)?;
+        let data =
+            Dataset::classification(features, vec![0; names.len()]).example_shape(lengths).num_classes(1).build()?;
         Ok(InferenceData { dataset: data, names, labels: right, offsets: Vec::new(), notes: Vec::new() })
     }
 
@@ -563,14 +566,14 @@ impl InferenceData {
         Ok((data, self.labels.len() - kept.len()))
     }
 
-    /// Changes the targets to `width` numbers or labels for each example.
-    pub(super) fn of_numbers(mut self, width: usize, answers: bool) -> InferenceData {
+    /// Changes the targets to those of a task, with `width` numbers or labels for each example.
+    pub(super) fn for_task(mut self, task: Task, width: usize) -> InferenceData {
         let values = vec![0.0; self.names.len() * width];
-        self.dataset.targets = if answers {
-            Targets::MultiLabel { values, num_labels: width }
-        } else {
-            Targets::Regression { values, num_outputs: width }
-        };
+        match task {
+            Task::Classification | Task::Text => {}
+            Task::Regression => self.dataset.targets = Targets::Regression { values, num_outputs: width },
+            Task::MultiLabel => self.dataset.targets = Targets::MultiLabel { values, num_labels: width },
+        }
         self
     }
 }

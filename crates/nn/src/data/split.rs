@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     fn data(count: usize) -> Dataset {
-        Dataset::regression((0..count).map(|at| at as f32).collect(), 1, vec![0.0; count], 1).unwrap()
+        Dataset::regression((0..count).map(|at| at as f32).collect(), vec![0.0; count]).build().unwrap()
     }
 
     #[test]

@@ -322,12 +322,15 @@ pub(super) fn open(path: &Path, reading: &ReadOptions) -> Result<LabeledData> {
             time,
         )
         .map_err(explained)?;
-    let width = lengths.iter().product();
     let data = match targets {
-        Targets::Regression { values, num_outputs: each } => Dataset::regression(features, width, values, each)?,
-        Targets::MultiLabel { values, num_labels: each } => Dataset::multilabel(features, width, values, each)?,
-        Targets::Classes { labels, num_classes: classes, .. } => {
-            Dataset::classification(features, width, labels, classes)?
+        Targets::Regression { values, num_outputs } => {
+            Dataset::regression(features, values).targets_per_example(num_outputs)
+        }
+        Targets::MultiLabel { values, num_labels } => {
+            Dataset::multilabel(features, values).targets_per_example(num_labels)
+        }
+        Targets::Classes { labels, num_classes, .. } => {
+            Dataset::classification(features, labels).num_classes(num_classes)
         }
     };
     let groups = group.map(|column| examples.groups(column)).transpose()?;
@@ -347,7 +350,7 @@ pub(super) fn open(path: &Path, reading: &ReadOptions) -> Result<LabeledData> {
         imputation: found.imputation,
         decimal_comma: table.decimal_comma,
     };
-    let dataset = examples.ending(data.with_shape(&lengths)?)?;
+    let dataset = examples.ending(data.example_shape(&lengths).build()?)?;
     Ok(LabeledData { format, dataset, class_names: classes, groups, assumptions })
 }
 

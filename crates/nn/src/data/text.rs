@@ -82,7 +82,11 @@ pub fn windows(text: &str, vocabulary: &[char], time: usize, path: &Path) -> Res
         return Err(wrong(what).note("use `--context-length N` to set the window length"));
     }
     let features = tokens[..count * time].iter().map(|place| *place as f32).collect();
-    Dataset::sequence_labels(features, time, tokens[1..=count * time].to_vec(), vocabulary.len(), time)
+    Dataset::classification(features, tokens[1..=count * time].to_vec())
+        .example_shape(&[time])
+        .targets_per_example(time)
+        .num_classes(vocabulary.len())
+        .build()
 }
 
 /// Returns true if a text is a table: its first lines have the same number of cells; see the rules of the CSV reader.

@@ -13,6 +13,7 @@ pub struct LeakyRelu {
 }
 
 impl Layer for LeakyRelu {
+    #[track_caller]
     fn forward(&self, input: &Tensor, _: &mut ForwardContext<'_>) -> Tensor {
         input.leaky_relu(self.negative_slope)
     }

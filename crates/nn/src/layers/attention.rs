@@ -41,6 +41,7 @@ impl MultiHeadAttention {
     }
 
     /// Attends from `queries` to `source`, `[batch, length, width]` each, and projects the result.
+    #[track_caller]
     pub fn attend(
         &self,
         queries: &Tensor,
@@ -57,6 +58,7 @@ impl MultiHeadAttention {
 }
 
 /// Splits `[batch, length, heads · width]` into `[batch, heads, length, width]`.
+#[track_caller]
 fn apart(x: Tensor, heads: usize) -> Tensor {
     let width = match is_sequence(&x).and_then(|()| x.size(2)) {
         Ok(width) => width,
@@ -95,6 +97,7 @@ pub(super) fn seen_from(input: &Tensor, source: &Tensor, pass: &ForwardContext<'
 
 impl Layer for MultiHeadAttention {
     /// Applies self-attention; padding and, if `causal`, later positions are masked.
+    #[track_caller]
     fn forward(&self, input: &Tensor, pass: &mut ForwardContext<'_>) -> Tensor {
         let mask = seen(input, pass);
         self.attend(

@@ -15,6 +15,7 @@ pub struct RandomShift {
 }
 
 impl Layer for RandomShift {
+    #[track_caller]
     fn forward(&self, input: &Tensor, pass: &mut ForwardContext<'_>) -> Tensor {
         let shape = match input.shape() {
             Ok(shape) => shape.clone(),
@@ -58,6 +59,7 @@ pub struct RandomHorizontalFlip {
 }
 
 impl Layer for RandomHorizontalFlip {
+    #[track_caller]
     fn forward(&self, input: &Tensor, pass: &mut ForwardContext<'_>) -> Tensor {
         let shape = match input.shape() {
             Ok(shape) => shape,
@@ -81,6 +83,7 @@ pub struct GaussianNoise {
 }
 
 impl Layer for GaussianNoise {
+    #[track_caller]
     fn forward(&self, input: &Tensor, pass: &mut ForwardContext<'_>) -> Tensor {
         match pass.draw(input, Rng::normal_like) {
             Some(drawn) => input + (drawn * self.stddev).cast(input.dtype()),

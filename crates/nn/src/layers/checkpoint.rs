@@ -14,13 +14,13 @@ use crate::module::{Module, ParamVisitor, ParamVisitorMut};
 pub struct ActivationCheckpoint<L>(pub L);
 
 impl<L: Layer> Layer for ActivationCheckpoint<L> {
+    #[track_caller]
     fn forward(&self, input: &Tensor, pass: &mut ForwardContext<'_>) -> Tensor {
         // Evaluation needs no gradients.
-        if pass.is_training() {
-            Tensor::checkpoint([input], |[input]| self.0.forward(input, pass))
-        } else {
-            self.0.forward(input, pass)
-        }
+        pass.at_caller(|pass| match pass.is_training() {
+            true => Tensor::checkpoint([input], |[input]| self.0.forward(input, pass)),
+            false => self.0.forward(input, pass),
+        })
     }
 }
 

@@ -1,6 +1,6 @@
 //! Convolution over one, two or three axes, and transposed convolution.
 
-use panoply_tensor::{ConvOptions, Rng, Tensor};
+use panoply_tensor::{ConvOptions, Rng, Shape, Tensor};
 
 use crate::init;
 use crate::layer::{ForwardContext, Layer};
@@ -25,24 +25,42 @@ pub type Conv2d = ConvNd<2>;
 pub type Conv3d = ConvNd<3>;
 
 impl<const N: usize> ConvNd<N> {
-    /// Creates a convolution with stride 1 and without padding; see [`ConvNd::with_options`].
+    /// Creates a convolution with stride 1, dilation 1, one group and no padding. Weight and bias are uniform in ±1/√(inputs of a
+    /// filter), as in PyTorch.
     pub fn new(channels: usize, outputs: usize, size: [usize; N], rng: &mut Rng) -> ConvNd<N> {
-        ConvNd::with_options(channels, outputs, size, ConvOptions::default(), rng)
+        ConvNd::with_groups(channels, outputs, size, 1, rng)
     }
 
-    /// Creates a convolution with these options. Weight and bias are uniform in ±1/√(inputs of a filter), as in PyTorch.
-    pub fn with_options(
-        channels: usize,
-        outputs: usize,
-        size: [usize; N],
-        conv: ConvOptions<N>,
-        rng: &mut Rng,
-    ) -> ConvNd<N> {
-        let depth = channels / conv.groups.max(1);
+    /// Creates a convolution of `groups` groups of channels, each on its own; `groups` divides both numbers of channels.
+    #[doc(alias = "depthwise")]
+    pub fn with_groups(channels: usize, outputs: usize, size: [usize; N], groups: usize, rng: &mut Rng) -> ConvNd<N> {
+        let depth = channels / groups.max(1);
         let bound = 1.0 / ((depth * size.iter().product::<usize>()).max(1) as f64).sqrt();
         let weight = init::uniform(&[&[outputs, depth], &size[..]].concat(), bound, rng);
         let bias = Param::new(init::uniform(&[outputs], bound, rng));
-        ConvNd { weight: Param::new(weight), bias: Some(bias), options: conv }
+        let options = ConvOptions { groups, ..ConvOptions::default() };
+        ConvNd { weight: Param::new(weight), bias: Some(bias), options }
+    }
+
+    /// Sets the stride along each axis.
+    #[must_use]
+    pub fn stride(mut self, stride: [usize; N]) -> ConvNd<N> {
+        self.options.stride = stride;
+        self
+    }
+
+    /// Sets the number of zeros on both sides of each axis.
+    #[must_use]
+    pub fn padding(mut self, padding: [usize; N]) -> ConvNd<N> {
+        self.options.padding = padding;
+        self
+    }
+
+    /// Sets the distance between neighboring elements of the kernel along each axis.
+    #[must_use]
+    pub fn dilation(mut self, dilation: [usize; N]) -> ConvNd<N> {
+        self.options.dilation = dilation;
+        self
     }
 
     /// Removes the bias, for a layer followed by batch normalization, which cancels any constant: the gradient of such a bias is only
@@ -55,7 +73,15 @@ impl<const N: usize> ConvNd<N> {
 }
 
 impl<const N: usize> Layer for ConvNd<N> {
+    #[track_caller]
     fn forward(&self, input: &Tensor, pass: &mut ForwardContext<'_>) -> Tensor {
+        if let Ok([outputs, depth, sizes @ ..]) = self.weight.tensor().shape().map(Shape::dims) {
+            let channels = depth * self.options.groups;
+            let layer = || format!("Conv{N}d({channels} → {outputs}, {sizes:?})");
+            if let Some(misfit) = pass.misfit(input, (1, channels), (&self.weight, "weight"), layer) {
+                return misfit;
+            }
+        }
         biased(pass.cast(input).conv(&pass.cast(self.weight.tensor()), &self.options), &self.bias)
     }
 }
@@ -63,9 +89,6 @@ impl<const N: usize> Layer for ConvNd<N> {
 module!(ConvNd<const N: usize> { weight, bias });
 
 /// Transposed convolution over the last N axes of `[batch, channels, lengths]`; it upsamples.
-#[doc(alias = "ConvTranspose1d")]
-#[doc(alias = "ConvTranspose2d")]
-#[doc(alias = "ConvTranspose3d")]
 #[derive(Clone, Debug)]
 pub struct ConvTransposeNd<const N: usize> {
     /// Kernel, `[channels, outputs / groups, sizes]`.
@@ -73,37 +96,94 @@ pub struct ConvTransposeNd<const N: usize> {
     /// Bias, `[outputs]`.
     pub bias: Option<Param>,
     /// Stride, padding, dilation and groups.
-    pub conv: ConvOptions<N>,
+    pub options: ConvOptions<N>,
     /// Number of elements added at the end of each axis.
     pub output_padding: [usize; N],
 }
 
+/// Transposed convolution over `[batch, channels, length]`.
+pub type ConvTranspose1d = ConvTransposeNd<1>;
+/// Transposed convolution over `[batch, channels, rows, columns]`.
+pub type ConvTranspose2d = ConvTransposeNd<2>;
+/// Transposed convolution over `[batch, channels, planes, rows, columns]`.
+pub type ConvTranspose3d = ConvTransposeNd<3>;
+
 impl<const N: usize> ConvTransposeNd<N> {
-    /// Creates a transposed convolution with these options, initialized as in PyTorch.
-    pub fn with_options(
+    /// Creates a transposed convolution with stride 1, dilation 1, one group and no padding, initialized as in PyTorch.
+    pub fn new(channels: usize, outputs: usize, size: [usize; N], rng: &mut Rng) -> ConvTransposeNd<N> {
+        ConvTransposeNd::with_groups(channels, outputs, size, 1, rng)
+    }
+
+    /// Creates a transposed convolution of `groups` groups of channels, each on its own; `groups` divides both numbers of channels.
+    pub fn with_groups(
         channels: usize,
         outputs: usize,
         size: [usize; N],
-        conv: ConvOptions<N>,
+        groups: usize,
         rng: &mut Rng,
-    ) -> Self {
-        let depth = outputs / conv.groups.max(1);
+    ) -> ConvTransposeNd<N> {
+        let depth = outputs / groups.max(1);
         let bound = 1.0 / ((depth * size.iter().product::<usize>()).max(1) as f64).sqrt();
         let weight = init::uniform(&[&[channels, depth], &size[..]].concat(), bound, rng);
         let bias = Param::new(init::uniform(&[outputs], bound, rng));
-        ConvTransposeNd { weight: Param::new(weight), bias: Some(bias), conv, output_padding: [0; N] }
+        let options = ConvOptions { groups, ..ConvOptions::default() };
+        ConvTransposeNd { weight: Param::new(weight), bias: Some(bias), options, output_padding: [0; N] }
+    }
+
+    /// Sets the stride along each axis, about the factor of the lengths.
+    #[must_use]
+    pub fn stride(mut self, stride: [usize; N]) -> ConvTransposeNd<N> {
+        self.options.stride = stride;
+        self
+    }
+
+    /// Sets the number of output elements removed on both sides of each axis.
+    #[must_use]
+    pub fn padding(mut self, padding: [usize; N]) -> ConvTransposeNd<N> {
+        self.options.padding = padding;
+        self
+    }
+
+    /// Sets the distance between neighboring elements of the kernel along each axis.
+    #[must_use]
+    pub fn dilation(mut self, dilation: [usize; N]) -> ConvTransposeNd<N> {
+        self.options.dilation = dilation;
+        self
+    }
+
+    /// Sets the number of elements added at the end of each axis; smaller than the stride.
+    #[must_use]
+    pub fn output_padding(mut self, output_padding: [usize; N]) -> ConvTransposeNd<N> {
+        self.output_padding = output_padding;
+        self
+    }
+
+    /// Removes the bias.
+    #[must_use]
+    pub fn without_bias(mut self) -> ConvTransposeNd<N> {
+        self.bias = None;
+        self
     }
 }
 
 impl<const N: usize> Layer for ConvTransposeNd<N> {
+    #[track_caller]
     fn forward(&self, input: &Tensor, pass: &mut ForwardContext<'_>) -> Tensor {
+        if let Ok([channels, depth, sizes @ ..]) = self.weight.tensor().shape().map(Shape::dims) {
+            let outputs = depth * self.options.groups;
+            let layer = || format!("ConvTranspose{N}d({channels} → {outputs}, {sizes:?})");
+            if let Some(misfit) = pass.misfit(input, (1, *channels), (&self.weight, "weight"), layer) {
+                return misfit;
+            }
+        }
         let weight = pass.cast(self.weight.tensor());
-        biased(pass.cast(input).conv_transpose(&weight, &self.conv, self.output_padding), &self.bias)
+        biased(pass.cast(input).conv_transpose(&weight, &self.options, self.output_padding), &self.bias)
     }
 }
 
 module!(ConvTransposeNd<const N: usize> { weight, bias });
 
+#[track_caller]
 fn biased(output: Tensor, bias: &Option<Param>) -> Tensor {
     match bias {
         Some(bias) => &output + bias.tensor().cast(output.dtype()).unsqueeze_like_channels(&output),

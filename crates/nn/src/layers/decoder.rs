@@ -17,6 +17,7 @@ pub struct CrossAttention {
 }
 
 impl Layer for CrossAttention {
+    #[track_caller]
     fn forward(&self, input: &Tensor, pass: &mut ForwardContext<'_>) -> Tensor {
         let source = self.memory.forward(input, pass);
         let mask = seen_from(input, &source, pass);
@@ -43,6 +44,7 @@ pub struct TransformerDecoder {
 }
 
 impl Layer for TransformerDecoder {
+    #[track_caller]
     fn forward(&self, input: &Tensor, pass: &mut ForwardContext<'_>) -> Tensor {
         let source = self.memory.forward(input, pass);
         let start = self.target.forward(input, pass);

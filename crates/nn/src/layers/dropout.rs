@@ -8,6 +8,7 @@ use crate::module::module;
 /// Dropout as a tensor method.
 pub trait DropoutExt {
     /// In training, sets each element to 0 with this probability and scales the others by 1 / (1 − probability); otherwise the identity.
+    #[track_caller]
     fn dropout(&self, probability: f64, pass: &mut ForwardContext<'_>) -> Tensor;
 }
 
@@ -40,6 +41,7 @@ pub struct Dropout {
 }
 
 impl Layer for Dropout {
+    #[track_caller]
     fn forward(&self, input: &Tensor, pass: &mut ForwardContext<'_>) -> Tensor {
         input.dropout(self.p, pass)
     }

@@ -20,6 +20,7 @@ impl Embedding {
 }
 
 impl Layer for Embedding {
+    #[track_caller]
     fn forward(&self, input: &Tensor, pass: &mut ForwardContext<'_>) -> Tensor {
         let places = if input.dtype().is_float() { &input.cast(DType::I32) } else { input };
         pass.cast(&self.weight.tensor().index_select(0, places))
@@ -47,6 +48,7 @@ fn sinusoids(positions: &Tensor, width: usize) -> Tensor {
 pub struct PositionalEncoding;
 
 impl Layer for PositionalEncoding {
+    #[track_caller]
     fn forward(&self, input: &Tensor, _: &mut ForwardContext<'_>) -> Tensor {
         match is_sequence(input).and_then(|()| input.size(2)) {
             Ok(features) => input + sinusoids(&input.arange_like(1), features).cast(input.dtype()),

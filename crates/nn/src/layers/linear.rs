@@ -32,7 +32,14 @@ impl Linear {
 }
 
 impl Layer for Linear {
+    #[track_caller]
     fn forward(&self, input: &Tensor, pass: &mut ForwardContext<'_>) -> Tensor {
+        if let Ok([outputs, inputs]) = self.weight.tensor().dims::<2>()
+            && let Some(misfit) =
+                pass.misfit(input, (-1, inputs), (&self.weight, "weight"), || format!("Linear({inputs} → {outputs})"))
+        {
+            return misfit;
+        }
         let product = pass.cast(input).matmul(&pass.cast(self.weight.tensor()).t());
         match &self.bias {
             Some(bias) => product + pass.cast(bias.tensor()),

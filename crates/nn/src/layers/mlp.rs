@@ -24,6 +24,7 @@ impl Mlp {
 }
 
 impl Layer for Mlp {
+    #[track_caller]
     fn forward(&self, input: &Tensor, pass: &mut ForwardContext<'_>) -> Tensor {
         let mut hidden = input.clone();
         for (i, layer) in self.layers.iter().enumerate() {

@@ -27,6 +27,13 @@ fn widened(input: &Tensor) -> (DType, Tensor) {
     }
 }
 
+/// Returns a mistake if an axis of a norm's input does not have the length of its scale.
+#[track_caller]
+fn misfit(name: &str, axis: isize, weight: &Param, input: &Tensor, pass: &mut ForwardContext<'_>) -> Option<Tensor> {
+    let [width] = weight.tensor().dims::<1>().ok()?;
+    pass.misfit(input, (axis, width), (weight, "weight"), || format!("{name}({width})"))
+}
+
 /// Layer normalization: zero mean and unit variance along the last axis. [Ba et al. 2016]
 #[derive(Clone, Debug)]
 pub struct LayerNorm {
@@ -46,7 +53,11 @@ impl LayerNorm {
 }
 
 impl Layer for LayerNorm {
-    fn forward(&self, input: &Tensor, _: &mut ForwardContext<'_>) -> Tensor {
+    #[track_caller]
+    fn forward(&self, input: &Tensor, pass: &mut ForwardContext<'_>) -> Tensor {
+        if let Some(misfit) = misfit("LayerNorm", -1, &self.weight, input, pass) {
+            return misfit;
+        }
         let (dtype, input) = widened(input);
         (input.layer_norm(self.epsilon) * self.weight.tensor() + self.bias.tensor()).cast(dtype)
     }
@@ -72,7 +83,11 @@ impl RmsNorm {
 }
 
 impl Layer for RmsNorm {
-    fn forward(&self, input: &Tensor, _: &mut ForwardContext<'_>) -> Tensor {
+    #[track_caller]
+    fn forward(&self, input: &Tensor, pass: &mut ForwardContext<'_>) -> Tensor {
+        if let Some(misfit) = misfit("RmsNorm", -1, &self.weight, input, pass) {
+            return misfit;
+        }
         let (dtype, input) = widened(input);
         (input.rms_norm(self.epsilon) * self.weight.tensor()).cast(dtype)
     }
@@ -101,7 +116,11 @@ impl GroupNorm {
 }
 
 impl Layer for GroupNorm {
-    fn forward(&self, input: &Tensor, _: &mut ForwardContext<'_>) -> Tensor {
+    #[track_caller]
+    fn forward(&self, input: &Tensor, pass: &mut ForwardContext<'_>) -> Tensor {
+        if let Some(misfit) = misfit("GroupNorm", 1, &self.weight, input, pass) {
+            return misfit;
+        }
         let (dtype, input) = widened(input);
         let scaled =
             input.group_norm(self.num_groups, self.epsilon) * self.weight.tensor().unsqueeze_like_channels(&input);
@@ -161,7 +180,11 @@ impl BatchNorm {
 }
 
 impl Layer for BatchNorm {
+    #[track_caller]
     fn forward(&self, input: &Tensor, pass: &mut ForwardContext<'_>) -> Tensor {
+        if let Some(misfit) = misfit("BatchNorm", 1, &self.weight, input, pass) {
+            return misfit;
+        }
         let (dtype, input) = &widened(input);
         let (mean, variance) = if pass.is_training() {
             let fits = self.running_mean.tensor().unsqueeze_like_channels(input);
@@ -283,6 +306,7 @@ fn varies(deviation: f64, mean: f64) -> bool {
 }
 
 impl Layer for Standardize {
+    #[track_caller]
     fn forward(&self, input: &Tensor, _: &mut ForwardContext<'_>) -> Tensor {
         match self.is_for_longer(input) {
             // All time steps have the same statistics.
@@ -308,6 +332,7 @@ module!(Standardize { mean, std });
 pub struct InverseStandardize(pub Standardize);
 
 impl Layer for InverseStandardize {
+    #[track_caller]
     fn forward(&self, input: &Tensor, _: &mut ForwardContext<'_>) -> Tensor {
         let (_, input) = widened(input);
         input * self.0.std.tensor() + self.0.mean.tensor()

@@ -6,9 +6,6 @@ use crate::layer::{ForwardContext, Layer};
 use crate::module::module;
 
 /// Max pooling over the last N axes.
-#[doc(alias = "MaxPool1d")]
-#[doc(alias = "MaxPool2d")]
-#[doc(alias = "MaxPool3d")]
 #[derive(Clone, Copy, Debug)]
 pub struct MaxPool<const N: usize> {
     /// Size, stride and dilation of the window.
@@ -19,6 +16,13 @@ pub struct MaxPool<const N: usize> {
     pub ceil_mode: bool,
 }
 
+/// Max pooling over `[batch, channels, length]`.
+pub type MaxPool1d = MaxPool<1>;
+/// Max pooling over `[batch, channels, rows, columns]`.
+pub type MaxPool2d = MaxPool<2>;
+/// Max pooling over `[batch, channels, planes, rows, columns]`.
+pub type MaxPool3d = MaxPool<3>;
+
 impl<const N: usize> MaxPool<N> {
     /// Creates pooling with a stride equal to the window size.
     pub fn new(size: [usize; N]) -> MaxPool<N> {
@@ -27,6 +31,7 @@ impl<const N: usize> MaxPool<N> {
 }
 
 impl<const N: usize> Layer for MaxPool<N> {
+    #[track_caller]
     fn forward(&self, input: &Tensor, _: &mut ForwardContext<'_>) -> Tensor {
         input.max_pool_with(&self.window, self.padding, self.ceil_mode)
     }
@@ -35,9 +40,6 @@ impl<const N: usize> Layer for MaxPool<N> {
 module!(MaxPool<const N: usize> {});
 
 /// Average pooling over the last N axes.
-#[doc(alias = "AvgPool1d")]
-#[doc(alias = "AvgPool2d")]
-#[doc(alias = "AvgPool3d")]
 #[derive(Clone, Copy, Debug)]
 pub struct AvgPool<const N: usize> {
     /// Size, stride and dilation of the window.
@@ -48,6 +50,13 @@ pub struct AvgPool<const N: usize> {
     pub options: AvgPoolOptions,
 }
 
+/// Average pooling over `[batch, channels, length]`.
+pub type AvgPool1d = AvgPool<1>;
+/// Average pooling over `[batch, channels, rows, columns]`.
+pub type AvgPool2d = AvgPool<2>;
+/// Average pooling over `[batch, channels, planes, rows, columns]`.
+pub type AvgPool3d = AvgPool<3>;
+
 impl<const N: usize> AvgPool<N> {
     /// Creates pooling with a stride equal to the window size.
     pub fn new(size: [usize; N]) -> AvgPool<N> {
@@ -57,6 +66,7 @@ impl<const N: usize> AvgPool<N> {
 }
 
 impl<const N: usize> Layer for AvgPool<N> {
+    #[track_caller]
     fn forward(&self, input: &Tensor, _: &mut ForwardContext<'_>) -> Tensor {
         if self.options == AvgPoolOptions::default() {
             return input.avg_pool(&self.window, self.padding);
@@ -75,6 +85,7 @@ module!(AvgPool<const N: usize> {});
 pub struct AdaptiveAvgPool<const N: usize>(pub [usize; N]);
 
 impl<const N: usize> Layer for AdaptiveAvgPool<N> {
+    #[track_caller]
     fn forward(&self, input: &Tensor, _: &mut ForwardContext<'_>) -> Tensor {
         input.adaptive_avg_pool(self.0)
     }
@@ -90,6 +101,7 @@ module!(AdaptiveAvgPool<const N: usize> {});
 pub struct AdaptiveMaxPool<const N: usize>(pub [usize; N]);
 
 impl<const N: usize> Layer for AdaptiveMaxPool<N> {
+    #[track_caller]
     fn forward(&self, input: &Tensor, _: &mut ForwardContext<'_>) -> Tensor {
         input.adaptive_max_pool(self.0)
     }
@@ -102,6 +114,7 @@ module!(AdaptiveMaxPool<const N: usize> {});
 pub struct Flatten;
 
 impl Layer for Flatten {
+    #[track_caller]
     fn forward(&self, input: &Tensor, _: &mut ForwardContext<'_>) -> Tensor {
         input.flatten(1)
     }
@@ -119,6 +132,7 @@ pub struct Narrow {
 }
 
 impl Layer for Narrow {
+    #[track_caller]
     fn forward(&self, input: &Tensor, _: &mut ForwardContext<'_>) -> Tensor {
         input.narrow(1, self.start, self.length)
     }
@@ -131,6 +145,7 @@ module!(Narrow {});
 pub struct Unflatten(pub Vec<usize>);
 
 impl Layer for Unflatten {
+    #[track_caller]
     fn forward(&self, input: &Tensor, _: &mut ForwardContext<'_>) -> Tensor {
         input.unflatten(-1, &self.0)
     }
@@ -143,6 +158,7 @@ module!(Unflatten {});
 pub struct Reshape(pub Vec<usize>);
 
 impl Layer for Reshape {
+    #[track_caller]
     fn forward(&self, input: &Tensor, _: &mut ForwardContext<'_>) -> Tensor {
         input.flatten(1).unflatten(1, &self.0)
     }

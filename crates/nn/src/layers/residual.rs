@@ -16,6 +16,7 @@ pub struct Residual {
 }
 
 impl Layer for Residual {
+    #[track_caller]
     fn forward(&self, input: &Tensor, pass: &mut ForwardContext<'_>) -> Tensor {
         let around = self.shortcut.forward(input, pass);
         &around + self.layers.forward(input, pass).cast(around.dtype())

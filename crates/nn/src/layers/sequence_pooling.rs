@@ -10,6 +10,7 @@ use crate::module::module;
 pub struct LastTimeStep;
 
 impl Layer for LastTimeStep {
+    #[track_caller]
     fn forward(&self, input: &Tensor, pass: &mut ForwardContext<'_>) -> Tensor {
         let Some(times) = pass.take_seq_lengths() else { return input.slice((.., -1)) };
         input.index(&[&input.arange_like(0), &(times.cast(DType::I32) - Tensor::scalar(1i32))])
@@ -23,6 +24,7 @@ module!(LastTimeStep {});
 pub struct TimeMean;
 
 impl Layer for TimeMean {
+    #[track_caller]
     fn forward(&self, input: &Tensor, pass: &mut ForwardContext<'_>) -> Tensor {
         let counted = pass.valid_mask(input);
         let (Some(counted), Some(times)) = (counted, pass.take_seq_lengths()) else { return input.mean(1) };

@@ -49,9 +49,14 @@ impl Clone for Sequential {
 }
 
 impl Layer for Sequential {
+    #[track_caller]
     fn forward(&self, input: &Tensor, pass: &mut ForwardContext<'_>) -> Tensor {
-        let layers = self.layers.iter().enumerate();
-        layers.fold(input.clone(), |x, (i, layer)| pass.call_layer(|| format!("layer {i}"), &**layer, &x))
+        let mut x = input.clone();
+        // A closure would have its own location instead of the caller's.
+        for (i, layer) in self.layers.iter().enumerate() {
+            x = pass.call_layer(|| format!("layer {i}"), &**layer, &x);
+        }
+        x
     }
 }
 
@@ -70,6 +75,7 @@ impl Module for Sequential {
 pub struct Lambda(pub fn(&Tensor) -> Tensor);
 
 impl Layer for Lambda {
+    #[track_caller]
     fn forward(&self, input: &Tensor, _: &mut ForwardContext<'_>) -> Tensor {
         (self.0)(input)
     }

@@ -39,6 +39,7 @@ impl FeedForward {
 }
 
 impl Layer for FeedForward {
+    #[track_caller]
     fn forward(&self, input: &Tensor, pass: &mut ForwardContext<'_>) -> Tensor {
         let inner = self.up.forward(input, pass);
         let inner = match self.activation {
@@ -51,8 +52,19 @@ impl Layer for FeedForward {
 
 module!(FeedForward { up, down });
 
-/// Settings common to encoder and decoder blocks.
-#[derive(Clone, Copy, Debug)]
+/// Settings common to encoder and decoder blocks. The defaults differ from PyTorch's where pre-norm blocks train better:
+///
+/// | setting | default | PyTorch |
+/// |---|---|---|
+/// | `d_model`, `num_heads`, `dim_feedforward` | 512, 8, 2048 | 512, 8, 2048 (of `nn.Transformer`) |
+/// | `norm_first` | true | false |
+/// | `is_causal` | false | false |
+/// | `dropout` | 0 | 0.1 |
+/// | activation of the feed-forward network | GELU | ReLU |
+/// | epsilon of the norms | 1e-5 | 1e-5 |
+///
+/// Network files have the same defaults for the fields that they do not name.
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TransformerConfig {
     /// Number of features of each position.
     pub d_model: usize,
@@ -66,6 +78,20 @@ pub struct TransformerConfig {
     pub is_causal: bool,
     /// Dropout probability of each residual branch.
     pub dropout: f64,
+}
+
+impl Default for TransformerConfig {
+    /// The base model of Vaswani et al. 2017 with norms first and without dropout.
+    fn default() -> TransformerConfig {
+        TransformerConfig {
+            d_model: 512,
+            num_heads: 8,
+            dim_feedforward: 2048,
+            norm_first: true,
+            is_causal: false,
+            dropout: 0.0,
+        }
+    }
 }
 
 /// Transformer encoder block: self-attention and a feed-forward network, each with a residual connection. Sequences are `[batch, length,
@@ -108,6 +134,7 @@ impl TransformerEncoderLayer {
     }
 
     /// Runs the block with these attention options, such as a mask.
+    #[track_caller]
     pub fn attend(&self, input: &Tensor, attention: &AttentionOptions<'_>, pass: &mut ForwardContext<'_>) -> Tensor {
         let seen =
             added(&self.shape, &self.norms[0], input, pass, |x, pass| self.attention.attend(x, x, attention, pass));
@@ -116,6 +143,7 @@ impl TransformerEncoderLayer {
 }
 
 impl Layer for TransformerEncoderLayer {
+    #[track_caller]
     fn forward(&self, input: &Tensor, pass: &mut ForwardContext<'_>) -> Tensor {
         let mask = seen(input, pass);
         self.attend(
@@ -175,6 +203,7 @@ impl TransformerDecoderLayer {
     }
 
     /// Runs the block: causal self-attention, then cross-attention to the valid positions of `source`.
+    #[track_caller]
     pub fn forward_with_memory(&self, input: &Tensor, source: &Tensor, pass: &mut ForwardContext<'_>) -> Tensor {
         let causal = AttentionOptions { is_causal: true, ..AttentionOptions::default() };
         let mask = seen_from(input, source, pass);
@@ -188,6 +217,7 @@ impl TransformerDecoderLayer {
 module!(TransformerDecoderLayer { attention, cross, dense, norms });
 
 /// Returns the input plus the layer's output, with the norm before the layer or after the sum.
+#[track_caller]
 fn added<'a>(
     shape: &TransformerConfig,
     norm: &LayerNorm,
@@ -195,7 +225,9 @@ fn added<'a>(
     pass: &mut ForwardContext<'a>,
     layer: impl Fn(&Tensor, &mut ForwardContext<'a>) -> Tensor,
 ) -> Tensor {
-    let into = if shape.norm_first { norm.forward(input, pass) } else { input.clone() };
-    let sum = input + layer(&into, pass).dropout(shape.dropout, pass).cast(input.dtype());
-    if shape.norm_first { sum } else { norm.forward(&sum, pass) }
+    pass.at_caller(|pass| {
+        let into = if shape.norm_first { norm.forward(input, pass) } else { input.clone() };
+        let sum = input + layer(&into, pass).dropout(shape.dropout, pass).cast(input.dtype());
+        if shape.norm_first { sum } else { norm.forward(&sum, pass) }
+    })
 }

@@ -1,14 +1,15 @@
 //! Construction of layers with initial parameters from a checked description.
 
-use panoply_tensor::{AvgPoolOptions, ConvOptions, Rng, Tensor, Window};
+use panoply_tensor::{AvgPoolOptions, Rng, Tensor, Window};
 
-use super::layer_spec::{ConvTransposeSpec, LayerSpec, Nonlinearity, PoolSpec, RnnSpec, TransformerEncoderSpec};
+use super::layer_spec::{ConvTransposeSpec, LayerSpec, PoolSpec, RnnSpec, TransformerEncoderSpec};
 use crate::layers::{
     ActivationCheckpoint, AdaptiveAvgPool, AdaptiveMaxPool, AvgPool, BatchNorm, ConvNd, ConvTransposeNd,
-    CrossAttention, Dropout, Embedding, Flatten, GaussianNoise, GroupNorm, InverseStandardize, Lambda, LastTimeStep,
-    LayerNorm, LeakyRelu, Linear, MaxPool, MultiHeadAttention, Narrow, PositionalEncoding, RandomHorizontalFlip,
-    RandomShift, Reshape, Residual, RmsNorm, RnnBase, RnnKind, Sequential, SequentialLayer, Standardize, TimeMean,
-    TransformerConfig, TransformerDecoder, TransformerDecoderLayer, TransformerEncoderLayer,
+    CrossAttention, Dropout, Embedding, Flatten, GaussianNoise, GroupNorm, GruCell, InverseStandardize, Lambda,
+    LastTimeStep, LayerNorm, LeakyRelu, Linear, LstmCell, MaxPool, MultiHeadAttention, Narrow, PositionalEncoding,
+    RandomHorizontalFlip, RandomShift, RecurrentCell, Reshape, Residual, RmsNorm, RnnBase, RnnCell, RnnOptions,
+    Sequential, SequentialLayer, Standardize, TimeMean, TransformerConfig, TransformerDecoder, TransformerDecoderLayer,
+    TransformerEncoderLayer,
 };
 
 /// Builds layers in sequence over inputs of this shape.
@@ -106,9 +107,9 @@ impl LayerSpec {
             LayerSpec::Softmax {} => Box::new(Lambda(|x| x.softmax(-1))),
             LayerSpec::Flatten {} => Box::new(Flatten),
             LayerSpec::Reshape { shape: lengths } => Box::new(Reshape(lengths.clone())),
-            LayerSpec::Rnn(memory) => memory.build(memory.nonlinearity.cell(), last, rng),
-            LayerSpec::Lstm(memory) => memory.build(RnnKind::Lstm, last, rng),
-            LayerSpec::Gru(memory) => memory.build(RnnKind::Gru, last, rng),
+            LayerSpec::Rnn(memory) => Box::new(memory.build::<RnnCell>(last, rng).nonlinearity(memory.nonlinearity)),
+            LayerSpec::Lstm(memory) => Box::new(memory.build::<LstmCell>(last, rng)),
+            LayerSpec::Gru(memory) => Box::new(memory.build::<GruCell>(last, rng)),
             LayerSpec::LastTimeStep {} => Box::new(LastTimeStep),
             LayerSpec::TimeMean {} => Box::new(TimeMean),
             LayerSpec::PositionalEncoding {} => Box::new(PositionalEncoding),
@@ -139,13 +140,10 @@ impl LayerSpec {
         else {
             unreachable!("{} is not a convolution", self.kind())
         };
-        let conv = ConvOptions {
-            stride: axes(stride, 1),
-            padding: axes(padding, 0),
-            dilation: axes(dilation, 1),
-            groups: *groups,
-        };
-        let layer = ConvNd::<N>::with_options(channels, *outputs, axes(size, 1), conv, rng);
+        let layer = ConvNd::<N>::with_groups(channels, *outputs, axes(size, 1), *groups, rng)
+            .stride(axes(stride, 1))
+            .padding(axes(&padding.zeros(size, dilation), 0))
+            .dilation(axes(dilation, 1));
         Box::new(if *bias { layer } else { layer.without_bias() })
     }
 }
@@ -177,19 +175,12 @@ fn flat(pooled: Box<dyn SequentialLayer>) -> Box<dyn SequentialLayer> {
 
 impl ConvTransposeSpec {
     fn build<const N: usize>(&self, channels: usize, rng: &mut Rng) -> Box<dyn SequentialLayer> {
-        let conv = ConvOptions {
-            stride: axes(&self.stride, 1),
-            padding: axes(&self.padding, 0),
-            groups: self.groups,
-            ..ConvOptions::default()
-        };
-        let mut layer =
-            ConvTransposeNd::<N>::with_options(channels, self.out_channels, axes(&self.kernel_size, 1), conv, rng);
-        layer.output_padding = axes(&self.output_padding, 0);
-        if !self.bias {
-            layer.bias = None;
-        }
-        Box::new(layer)
+        let size = axes(&self.kernel_size, 1);
+        let layer = ConvTransposeNd::<N>::with_groups(channels, self.out_channels, size, self.groups, rng)
+            .stride(axes(&self.stride, 1))
+            .padding(axes(&self.padding, 0))
+            .output_padding(axes(&self.output_padding, 0));
+        Box::new(if self.bias { layer } else { layer.without_bias() })
     }
 }
 
@@ -233,18 +224,10 @@ impl TransformerEncoderSpec {
     }
 }
 
-impl Nonlinearity {
-    /// Returns the cell type of a plain recurrent layer with this activation.
-    pub(crate) fn cell(self) -> RnnKind {
-        match self {
-            Nonlinearity::Tanh => RnnKind::Tanh,
-            Nonlinearity::Relu => RnnKind::Relu,
-        }
-    }
-}
-
 impl RnnSpec {
-    fn build(&self, cell: RnnKind, inputs: usize, rng: &mut Rng) -> Box<dyn SequentialLayer> {
-        Box::new(RnnBase::new(cell, inputs, self.hidden_size, self.num_layers, self.bidirectional, rng))
+    fn build<C: RecurrentCell + Default>(&self, input_size: usize, rng: &mut Rng) -> RnnBase<C> {
+        let RnnSpec { num_layers, bidirectional, .. } = *self;
+        let options = RnnOptions { num_layers, bidirectional, ..RnnOptions::default() };
+        RnnBase::with_options(input_size, self.hidden_size, options, rng)
     }
 }

@@ -2,9 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::layers::Activation;
+use crate::layers::{Activation, Nonlinearity};
 
 mod kind;
+mod padding;
+
+pub use padding::Padding;
 
 /// A layer of a [`super::Network`]. Input sizes are inferred from the previous layer; where they are given, they are checked.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -33,9 +36,9 @@ pub enum LayerSpec {
         /// Stride along each axis (default 1).
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         stride: Vec<usize>,
-        /// Zero padding on both sides of each axis (default 0).
-        #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        padding: Vec<usize>,
+        /// Zero padding on both sides of each axis, or `"same"` (default 0).
+        #[serde(default, skip_serializing_if = "Padding::is_empty")]
+        padding: Padding,
         /// Dilation along each axis (default 1).
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         dilation: Vec<usize>,
@@ -351,17 +354,6 @@ pub struct RnnSpec {
     pub nonlinearity: Nonlinearity,
 }
 
-/// Activation of a plain recurrent layer.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Nonlinearity {
-    /// Hyperbolic tangent.
-    #[default]
-    Tanh,
-    /// max(x, 0).
-    Relu,
-}
-
 fn yes() -> bool {
     true
 }
@@ -476,15 +468,14 @@ impl LayerSpec {
         LayerSpec::Linear { out_features: outputs, in_features: None, bias: true }
     }
 
-    /// Returns a convolution with stride 1 and a bias, padded so that odd kernel sizes keep the lengths.
+    /// Returns a convolution with stride 1, a bias and no padding; see [`LayerSpec::with_padding`].
     pub fn conv(outputs: usize, size: &[usize]) -> LayerSpec {
-        let padding = size.iter().map(|length| length / 2).collect();
         LayerSpec::Conv {
             out_channels: outputs,
             in_channels: None,
             kernel_size: size.to_vec(),
             stride: Vec::new(),
-            padding,
+            padding: Padding::default(),
             dilation: Vec::new(),
             groups: 1,
             bias: true,
@@ -532,6 +523,15 @@ impl LayerSpec {
                 memory.input_size = Some(count)
             }
             _ => {}
+        }
+        self
+    }
+
+    /// Sets the padding of a convolution: a number for each axis, or [`Padding::Same`]. Other layers ignore it.
+    #[must_use]
+    pub fn with_padding(mut self, zeros: impl Into<Padding>) -> LayerSpec {
+        if let LayerSpec::Conv { padding, .. } = &mut self {
+            *padding = zeros.into();
         }
         self
     }

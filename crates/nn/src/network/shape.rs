@@ -1,9 +1,10 @@
 //! Shape inference and validation of layers. `{before}` in a message is replaced by the name of the previous layer.
 
 use super::layer_spec::{
-    ConvTransposeSpec, LayerSpec, Nonlinearity, RnnSpec, Sublayers, TransformerDecoderSpec, TransformerEncoderSpec,
+    ConvTransposeSpec, LayerSpec, RnnSpec, Sublayers, TransformerDecoderSpec, TransformerEncoderSpec,
 };
 use super::size;
+use crate::layers::Nonlinearity;
 
 /// Largest allowed size; a larger one is considered a typing error.
 const MOST: usize = 1 << 24;
@@ -58,9 +59,10 @@ impl LayerSpec {
             } => {
                 let lengths = images("kernel_size", input, size)?;
                 taken("in_channels", *inputs, input[0])?;
-                let moved = Moved::new(size, stride, padding, 1)?;
                 let dilation = along("dilation", dilation, size, 1)?;
                 dilation.iter().try_for_each(|apart| within("dilation", *apart).map(|_| ()))?;
+                padding.check(size, stride, &dilation)?;
+                let moved = Moved::new(size, stride, &padding.zeros(size, &dilation), 1)?;
                 let spread: Vec<usize> = (0..size.len()).map(|axis| (size[axis] - 1) * dilation[axis] + 1).collect();
                 [&[grouped(*groups, input[0], *outputs)?][..], &moved.positions(lengths, &spread)?].concat()
             }

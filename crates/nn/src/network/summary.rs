@@ -15,7 +15,7 @@ pub struct Summary {
     pub input: Vec<usize>,
     /// Layers, in order.
     pub layers: Vec<LayerSummary>,
-    /// Number of elements of all parameters, frozen ones included.
+    /// Number of elements of the parameters that training changes.
     pub trainable_parameters: usize,
     /// Number of elements of the frozen parameters.
     pub frozen_parameters: usize,
@@ -67,10 +67,11 @@ impl Model {
                 bytes,
             });
         }
+        let all: usize = layers.iter().map(|layer| layer.num_parameters).sum();
         let given: usize = layers.iter().map(|layer| layer.output_shape.iter().product::<usize>()).sum();
         Ok(Summary {
             input: self.network.input.clone(),
-            trainable_parameters: layers.iter().map(|layer| layer.num_parameters).sum(),
+            trainable_parameters: all - frozen,
             frozen_parameters: frozen,
             non_trainable: layers.iter().map(|layer| layer.non_trainable).sum(),
             bytes: layers.iter().map(|layer| layer.bytes).sum(),
@@ -90,14 +91,13 @@ impl fmt::Display for Summary {
             writeln!(f, "{:>3}  {kind:width$}  {:<16}  {parameters:>10}  {bytes:>10}", at + 1, axes(output))?;
         }
         let Summary {
-            trainable_parameters: parameters,
+            trainable_parameters: trained,
             frozen_parameters: frozen,
             non_trainable: states,
             bytes,
             activation_bytes,
             ..
         } = self;
-        let trained = parameters - frozen;
         let frozen = if *frozen > 0 { format!(", {frozen} frozen") } else { String::new() };
         let kept = if *states > 0 { format!(", {states} in buffers") } else { String::new() };
         writeln!(

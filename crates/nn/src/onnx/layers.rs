@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use panoply_tensor::{Error, Result, Tensor};
 
 use super::proto::{Graph, INT64, Value};
-use crate::layers::{Activation, RnnKind, sinusoidal_positional_encoding};
+use crate::layers::{Activation, Nonlinearity, sinusoidal_positional_encoding};
 use crate::network::layer_spec::{
     ConvTransposeSpec, PoolSpec, RnnSpec, Sublayers, TransformerDecoderSpec, TransformerEncoderSpec,
 };
@@ -55,7 +55,8 @@ impl Writer<'_> {
         match layer {
             LayerSpec::Linear { bias, .. } => self.linear("", *bias, input),
             LayerSpec::Conv { kernel_size: size, stride, padding, dilation, groups, bias, .. } => {
-                let mut attributes = moved(size, stride, padding, &vec![1; size.len()]);
+                let padding = padding.zeros(size, dilation);
+                let mut attributes = moved(size, stride, &padding, &vec![1; size.len()]);
                 attributes.push(("dilations", ints(&or(dilation, &vec![1; size.len()]))));
                 attributes.push(("group", Value::Int(*groups as i64)));
                 self.filters("Conv", *bias, input, &attributes)
@@ -161,9 +162,17 @@ impl Writer<'_> {
             LayerSpec::Softmax {} => Ok(self.op("Softmax", &[input], &[("axis", Value::Int(-1))])),
             LayerSpec::Flatten {} => Ok(self.op("Flatten", &[input], &[("axis", Value::Int(1))])),
             LayerSpec::Reshape { shape: lengths } => Ok(self.reshape(input, &[&[-1], &signed(lengths)[..]].concat())),
-            LayerSpec::Rnn(memory) => self.recurrent(memory.nonlinearity.cell(), memory, input),
-            LayerSpec::Lstm(memory) => self.recurrent(RnnKind::Lstm, memory, input),
-            LayerSpec::Gru(memory) => self.recurrent(RnnKind::Gru, memory, input),
+            LayerSpec::Rnn(memory) => {
+                let directions = if memory.bidirectional { 2 } else { 1 };
+                let relu = ("activations", Value::Texts(vec!["Relu"; directions]));
+                let is_relu = memory.nonlinearity == Nonlinearity::Relu;
+                self.recurrent(("RNN", &[0]), memory, is_relu.then_some(relu), input)
+            }
+            // The gates in ONNX's order: input, output, forget, cell; update, reset, new.
+            LayerSpec::Lstm(memory) => self.recurrent(("LSTM", &[0, 3, 1, 2]), memory, None, input),
+            LayerSpec::Gru(memory) => {
+                self.recurrent(("GRU", &[1, 0, 2]), memory, Some(("linear_before_reset", Value::Int(1))), input)
+            }
             LayerSpec::LastTimeStep {} => {
                 let last = self.integers(&[-1], true);
                 Ok(self.op("Gather", &[input, &last], &[("axis", Value::Int(1))]))
@@ -388,14 +397,14 @@ impl Writer<'_> {
         self.op("Div", &[&clipped, &six], &[])
     }
 
-    /// Writes recurrent layers. ONNX expects time-major sequences and gates in another order: input, output, forget, cell; update, reset,
-    /// new.
-    fn recurrent(&mut self, cell: RnnKind, memory: &RnnSpec, input: &str) -> Result<String> {
-        let (operator, gates): (&str, &[usize]) = match cell {
-            RnnKind::Tanh | RnnKind::Relu => ("RNN", &[0]),
-            RnnKind::Lstm => ("LSTM", &[0, 3, 1, 2]),
-            RnnKind::Gru => ("GRU", &[1, 0, 2]),
-        };
+    /// Writes recurrent layers with an operator of ONNX, which expects time-major sequences, and the positions of its gates among ours.
+    fn recurrent(
+        &mut self,
+        (operator, gates): (&str, &[usize]),
+        memory: &RnnSpec,
+        attribute: Option<(&'static str, Value)>,
+        input: &str,
+    ) -> Result<String> {
         let directions = if memory.bidirectional { 2 } else { 1 };
         let turned = self.op("Transpose", &[input], &[("perm", Value::Ints(vec![1, 0, 2]))]);
         let (mut value, batch) = self.at_least_one(&turned);
@@ -421,11 +430,7 @@ impl Writer<'_> {
                 ("hidden_size", Value::Int(memory.hidden_size as i64)),
                 ("direction", Value::Text(if memory.bidirectional { "bidirectional" } else { "forward" })),
             ];
-            match cell {
-                RnnKind::Gru => attributes.push(("linear_before_reset", Value::Int(1))),
-                RnnKind::Relu => attributes.push(("activations", Value::Texts(vec!["Relu"; directions]))),
-                RnnKind::Tanh | RnnKind::Lstm => {}
-            }
+            attributes.extend(attribute.clone());
             let outputs = self.op(operator, &[&value, &weight, &back, &bias], &attributes);
             // [time, directions, batch, hidden] to [time, batch, directions · hidden].
             let beside = self.op("Transpose", &[&outputs], &[("perm", Value::Ints(vec![0, 2, 1, 3]))]);

@@ -20,6 +20,20 @@ impl Optimizer<AdagradRule> {
     pub fn new(learning_rate: f64) -> Optimizer<AdagradRule> {
         Optimizer::from_rule(AdagradRule { lr_decay: 0.0, epsilon: 1e-10 }, learning_rate)
     }
+
+    /// Sets the decay of the learning rate, which is divided by 1 + (steps made) · `lr_decay`.
+    #[must_use]
+    pub fn lr_decay(mut self, lr_decay: f64) -> Optimizer<AdagradRule> {
+        self.rule.lr_decay = lr_decay;
+        self
+    }
+
+    /// Sets the constant added to the root of the summed squares.
+    #[must_use]
+    pub fn eps(mut self, eps: f64) -> Optimizer<AdagradRule> {
+        self.rule.epsilon = eps;
+        self
+    }
 }
 
 impl UpdateRule for AdagradRule {

@@ -3,9 +3,9 @@
 //! Source: Kingma and Ba, Adam, 2015; Loshchilov and Hutter, Decoupled Weight Decay Regularization, 2019. The order of operations is
 //! PyTorch's, so results agree up to rounding.
 
-use panoply_tensor::{Scalar, Tensor};
+use panoply_tensor::{Result, Scalar, Tensor};
 
-use super::{Optimizer, UpdateContext, UpdateRule};
+use super::{Optimizer, UpdateContext, UpdateRule, check_fraction};
 
 /// Settings of the moment estimates of Adam and AdamW.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -25,6 +25,11 @@ impl Default for AdamParams {
 }
 
 impl AdamParams {
+    fn check(&self) -> Result<()> {
+        check_fraction("beta1", self.beta1)?;
+        check_fraction("beta2", self.beta2)
+    }
+
     /// Returns the updated parameter and moments; the parameter is first multiplied by `shrink`.
     fn update(
         &self,
@@ -77,9 +82,27 @@ impl Optimizer<AdamRule> {
         self.rule.weight_decay = weight_decay;
         self
     }
+
+    /// Sets the decays of the running means of gradients and of squared gradients, PyTorch's `betas`.
+    #[must_use]
+    pub fn betas(mut self, beta1: f64, beta2: f64) -> Optimizer<AdamRule> {
+        (self.rule.moments.beta1, self.rule.moments.beta2) = (beta1, beta2);
+        self
+    }
+
+    /// Sets the constant added to the root of the mean square.
+    #[must_use]
+    pub fn eps(mut self, eps: f64) -> Optimizer<AdamRule> {
+        self.rule.moments.epsilon = eps;
+        self
+    }
 }
 
 impl UpdateRule for AdamRule {
+    fn check(&self) -> Result<()> {
+        self.moments.check()
+    }
+
     fn update(
         &self,
         value: &Tensor,
@@ -115,9 +138,27 @@ impl Optimizer<AdamWRule> {
         self.rule.weight_decay = weight_decay;
         self
     }
+
+    /// Sets the decays of the running means of gradients and of squared gradients, PyTorch's `betas`.
+    #[must_use]
+    pub fn betas(mut self, beta1: f64, beta2: f64) -> Optimizer<AdamWRule> {
+        (self.rule.moments.beta1, self.rule.moments.beta2) = (beta1, beta2);
+        self
+    }
+
+    /// Sets the constant added to the root of the mean square.
+    #[must_use]
+    pub fn eps(mut self, eps: f64) -> Optimizer<AdamWRule> {
+        self.rule.moments.epsilon = eps;
+        self
+    }
 }
 
 impl UpdateRule for AdamWRule {
+    fn check(&self) -> Result<()> {
+        self.moments.check()
+    }
+
     fn update(
         &self,
         value: &Tensor,

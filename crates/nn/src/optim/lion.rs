@@ -2,9 +2,9 @@
 //!
 //! Source: Chen et al., Symbolic Discovery of Optimization Algorithms, 2023, algorithm 2.
 
-use panoply_tensor::Tensor;
+use panoply_tensor::{Result, Tensor};
 
-use super::{Optimizer, UpdateContext, UpdateRule};
+use super::{Optimizer, UpdateContext, UpdateRule, check_fraction};
 
 /// Settings of [`super::Lion`].
 #[derive(Clone, Debug)]
@@ -23,6 +23,13 @@ impl Optimizer<LionRule> {
         Optimizer::from_rule(LionRule { beta1: 0.9, beta2: 0.99, weight_decay: 0.0 }, learning_rate)
     }
 
+    /// Sets the weight of the momentum in the direction of the step, and the decay of the momentum.
+    #[must_use]
+    pub fn betas(mut self, beta1: f64, beta2: f64) -> Optimizer<LionRule> {
+        (self.rule.beta1, self.rule.beta2) = (beta1, beta2);
+        self
+    }
+
     /// Sets the decoupled weight decay.
     #[must_use]
     pub fn weight_decay(mut self, weight_decay: f64) -> Optimizer<LionRule> {
@@ -32,6 +39,11 @@ impl Optimizer<LionRule> {
 }
 
 impl UpdateRule for LionRule {
+    fn check(&self) -> Result<()> {
+        check_fraction("beta1", self.beta1)?;
+        check_fraction("beta2", self.beta2)
+    }
+
     fn update(
         &self,
         value: &Tensor,

@@ -2,6 +2,8 @@
 
 use std::f64::consts::PI;
 
+use super::Optimizer;
+
 /// A factor of the learning rate for each step, counted from 0.
 #[derive(Clone, Debug, PartialEq)]
 pub enum LrSchedule {
@@ -89,6 +91,51 @@ impl LrSchedule {
                 }
             }
         }
+    }
+}
+
+/// Sets an optimizer's learning rate by a schedule, in a training loop of one's own.
+///
+/// ```
+/// use panoply_nn::optim::LrScheduler;
+/// use panoply_nn::{ForwardContext, Layer, Linear, LrSchedule, Sgd};
+/// use panoply_tensor::{Device, Result, Rng};
+///
+/// # fn main() -> Result<()> { Device::get("cpu")?.scope(|| {
+/// let mut rng = Rng::seed_from_u64(0);
+/// let mut model = Linear::new(4, 1, &mut rng);
+/// let mut optimizer = Sgd::new(0.1);
+/// let scheduler = LrScheduler::new(&mut optimizer, LrSchedule::Step { step_size: 2, gamma: 0.5 });
+/// for _ in 0..3 {
+///     let x = rng.normal([8, 4]);
+///     let mut pass = ForwardContext::train(&mut rng);
+///     let loss = model.forward(&x, &mut pass).square().mean(..);
+///     optimizer.step(&mut model, loss, pass)?;
+///     scheduler.step(&mut optimizer);
+/// }
+/// assert_eq!(optimizer.learning_rate, 0.05);
+/// # Ok(()) }) }
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct LrScheduler {
+    /// Learning rate that the factors multiply.
+    pub base_lr: f64,
+    /// Factors by step.
+    pub schedule: LrSchedule,
+}
+
+impl LrScheduler {
+    /// Creates a scheduler whose base is the optimizer's present learning rate, and sets that of its next step.
+    pub fn new<R>(optimizer: &mut Optimizer<R>, schedule: LrSchedule) -> LrScheduler {
+        let scheduler = LrScheduler { base_lr: optimizer.learning_rate, schedule };
+        scheduler.step(optimizer);
+        scheduler
+    }
+
+    /// Sets the learning rate of the optimizer's next step. The position in the schedule is the number of steps that the optimizer has
+    /// made, so a resumed optimizer continues where it was, and steps that loss scaling skips do not count.
+    pub fn step<R>(&self, optimizer: &mut Optimizer<R>) {
+        optimizer.learning_rate = self.base_lr * self.schedule.factor(optimizer.steps);
     }
 }
 

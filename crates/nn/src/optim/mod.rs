@@ -8,6 +8,7 @@ mod adagrad;
 mod adam;
 mod averaged_model;
 mod donated_step;
+mod grad_clip;
 mod grad_scaler;
 mod lion;
 mod lr_schedule;
@@ -17,18 +18,20 @@ mod step_signals;
 
 use std::collections::BTreeMap;
 
-use panoply_tensor::{DType, Device, Error, MemoryPlan, Result, Scalar, Tensor, eval};
+use panoply_tensor::{DType, Device, Error, MemoryPlan, Result, Tensor, eval};
 
 pub use adagrad::AdagradRule;
 pub use adam::{AdamParams, AdamRule, AdamWRule};
 pub use averaged_model::AveragedModel;
+pub use grad_clip::GradClip;
 pub use grad_scaler::GradScaler;
 pub use lion::LionRule;
-pub use lr_schedule::{LrSchedule, ReduceLrOnPlateau};
+pub use lr_schedule::{LrSchedule, LrScheduler, ReduceLrOnPlateau};
 pub use rmsprop::RmsPropRule;
 pub use sgd::SgdRule;
 
 use donated_step::{AppliedStep, UpdatedParam};
+use grad_clip::ClippedGrads;
 use step_signals::{Checked, StepSignals};
 
 use crate::layer::{ForwardContext, StateUpdate};
@@ -50,6 +53,14 @@ pub type Lion = Optimizer<LionRule>;
 
 /// The update of one parameter.
 pub trait UpdateRule {
+    /// Fails if the settings cannot be used; every step asks first.
+    ///
+    /// # Errors
+    /// A setting that is out of range, or needs another one.
+    fn check(&self) -> Result<()> {
+        Ok(())
+    }
+
     /// Returns the parameter and its state after a step. `state` is empty before the first step.
     fn update(
         &self,
@@ -61,6 +72,10 @@ pub trait UpdateRule {
 }
 
 impl UpdateRule for Box<dyn UpdateRule> {
+    fn check(&self) -> Result<()> {
+        (**self).check()
+    }
+
     fn update(
         &self,
         value: &Tensor,
@@ -90,17 +105,6 @@ impl UpdateContext {
     }
 }
 
-/// Gradient clipping.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum GradClip {
-    /// Maximum norm of all gradients taken as one vector.
-    #[doc(alias = "clip_grad_norm_")]
-    Norm(f64),
-    /// Maximum magnitude of each element.
-    #[doc(alias = "clip_grad_value_")]
-    Value(f64),
-}
-
 /// Parameters with separate settings, selected by dotted name and value.
 #[derive(Clone, Copy, Debug)]
 pub struct ParamGroup {
@@ -110,6 +114,27 @@ pub struct ParamGroup {
     pub lr_scale: f64,
     /// True if weight decay applies.
     pub decays: bool,
+}
+
+impl ParamGroup {
+    /// Creates a group of the parameters that `filter` accepts, by dotted name and value, with the optimizer's own settings.
+    pub fn new(filter: fn(&str, &Tensor) -> bool) -> ParamGroup {
+        ParamGroup { filter, lr_scale: 1.0, decays: true }
+    }
+
+    /// Sets the factor of the learning rate.
+    #[must_use]
+    pub fn lr_scale(mut self, lr_scale: f64) -> ParamGroup {
+        self.lr_scale = lr_scale;
+        self
+    }
+
+    /// Excludes the group from weight decay.
+    #[must_use]
+    pub fn no_weight_decay(mut self) -> ParamGroup {
+        self.decays = false;
+        self
+    }
 }
 
 /// An update rule with its settings and its state for a model.
@@ -133,6 +158,8 @@ pub struct Optimizer<R> {
     pub overflowed: bool,
     /// Loss scaling, which f16 needs.
     pub grad_scaler: Option<GradScaler>,
+    /// The first contradiction between settings, which every step reports.
+    conflict: Option<Error>,
 }
 
 /// A step before its evaluation.
@@ -143,13 +170,6 @@ struct StepPlan {
     grad_finite: Vec<Tensor>,
     /// `[2]`: the loss, and a number that is finite iff all gradients and updated buffers are.
     report: Tensor,
-}
-
-/// Gradients after clipping.
-struct ClippedGrads {
-    gradients: Vec<Tensor>,
-    /// The gradients before clipping and, for clipping by norm, the norm: all must be finite.
-    finite_checks: Vec<Tensor>,
 }
 
 impl<R: UpdateRule> Optimizer<R> {
@@ -167,6 +187,7 @@ impl<R: UpdateRule> Optimizer<R> {
             accumulated_grads: waiting,
             overflowed: false,
             grad_scaler: scale,
+            conflict: None,
         }
     }
 
@@ -185,6 +206,7 @@ impl<R: UpdateRule> Optimizer<R> {
             accumulated_grads: waiting,
             overflowed: spoilt,
             grad_scaler: scale,
+            conflict,
         } = self;
         Optimizer {
             rule: Box::new(rule),
@@ -196,37 +218,23 @@ impl<R: UpdateRule> Optimizer<R> {
             accumulated_grads: waiting,
             overflowed: spoilt,
             grad_scaler: scale,
+            conflict,
         }
     }
 
-    /// Clips the norm of all gradients, taken as one vector, to `longest`.
-    #[doc(alias = "clip_grad_norm_")]
-    #[must_use]
-    pub fn clip_grad_norm(mut self, longest: f64) -> Optimizer<R> {
-        self.grad_clip = Some(GradClip::Norm(longest));
-        self
-    }
-
-    /// Clips each element of the gradients to ±`largest`.
-    #[doc(alias = "clip_grad_value_")]
-    #[must_use]
-    pub fn clip_grad_value(mut self, largest: f64) -> Optimizer<R> {
-        self.grad_clip = Some(GradClip::Value(largest));
-        self
-    }
-
-    /// Adds a parameter group: `holds` selects parameters, `rate` is their factor of the learning rate, `decays` enables weight decay.
+    /// Adds a parameter group, such as `ParamGroup::new(|name, _| name.starts_with("head")).lr_scale(0.1)`.
     #[doc(alias = "add_param_group")]
     #[must_use]
-    pub fn param_group(mut self, holds: fn(&str, &Tensor) -> bool, rate: f64, decays: bool) -> Optimizer<R> {
-        self.param_groups.push(ParamGroup { filter: holds, lr_scale: rate, decays });
+    pub fn param_group(mut self, group: ParamGroup) -> Optimizer<R> {
+        self.param_groups.push(group);
         self
     }
 
     /// Excludes biases and norm parameters (those with one axis) from weight decay.
     #[must_use]
     pub fn exclude_1d_from_weight_decay(self) -> Optimizer<R> {
-        self.param_group(|_, value| value.shape().is_ok_and(|shape| shape.ndim() < 2), 1.0, false)
+        let is_1d = |_: &str, value: &Tensor| value.shape().is_ok_and(|shape| shape.ndim() < 2);
+        self.param_group(ParamGroup::new(is_1d).no_weight_decay())
     }
 
     /// Enables loss scaling, starting from this state.
@@ -236,6 +244,14 @@ impl<R: UpdateRule> Optimizer<R> {
         self
     }
 
+    /// Fails if the settings contradict each other.
+    fn check_settings(&self) -> Result<()> {
+        match &self.conflict {
+            Some(conflict) => Err(conflict.clone()),
+            None => self.rule.check(),
+        }
+    }
+
     /// Adds the gradients of a micro-batch to those of the next step and returns the loss. Parameters stay, buffers are updated. Divide the
     /// loss by the number of micro-batches for a step along their mean. With loss scaling, an overflow in one micro-batch skips the whole
     /// step.
@@ -243,7 +259,9 @@ impl<R: UpdateRule> Optimizer<R> {
     /// # Errors
     /// If the pass does not fit the model, or the loss or, without loss scaling, a gradient is not finite. Nothing has changed then.
     pub fn accumulate(&mut self, model: &mut dyn Module, loss: &Tensor, mut pass: ForwardContext<'_>) -> Result<f64> {
+        self.check_settings()?;
         let trained = trainable_params(model, &pass)?;
+        loss.check().map_err(|error| pass.with_path(model, error))?;
         ensure_evaluated(&trained, loss)?;
         let (loss, gradients) = &self.of_all_ranks(&trained, loss.clone(), &mut pass)?;
         if self.overflowed {
@@ -275,13 +293,29 @@ impl<R: UpdateRule> Optimizer<R> {
     /// A skipped step replaces the parameters by equal tensors, so a loss that was built before must be built again. If a device fails
     /// during a step, the buffers that it was writing are lost.
     ///
-    /// Pass the loss by value to update parameters and optimizer state in place. With `&loss` the graph stays alive, and parameters are
-    /// held twice during the step. The same holds for parameters that a clone of the model shares.
+    /// The loss is consumed, so that parameters and optimizer state are updated in place: keep no other handle of it, or of a tensor that
+    /// it depends on. Parameters that such a handle or a clone of the model holds are in memory twice during the step.
     ///
     /// # Errors
-    /// If the pass does not fit the model, or the loss or, without loss scaling, a gradient is not finite. Nothing has changed then.
-    pub fn step(&mut self, model: &mut dyn Module, loss: impl Into<Tensor>, pass: ForwardContext<'_>) -> Result<f64> {
-        finished(self.step_by(WaitMode::Blocking, model, loss.into(), pass))
+    /// If the pass does not fit the model, the settings contradict each other, or the loss or, without loss scaling, a gradient is not
+    /// finite. Nothing has changed then.
+    pub fn step(&mut self, model: &mut dyn Module, loss: Tensor, pass: ForwardContext<'_>) -> Result<f64> {
+        finished(self.step_by(WaitMode::Blocking, model, loss, pass))
+    }
+
+    /// Makes a step as [`Optimizer::step`] does and keeps the graph of the loss, for further gradients of it, and with it the old
+    /// parameters: they are in memory twice while the loss lives.
+    ///
+    /// # Errors
+    /// As for [`Optimizer::step`].
+    #[doc(alias = "retain_graph")]
+    pub fn step_keeping_graph(
+        &mut self,
+        model: &mut dyn Module,
+        loss: &Tensor,
+        pass: ForwardContext<'_>,
+    ) -> Result<f64> {
+        self.step(model, loss.clone(), pass)
     }
 
     /// [`Optimizer::step`] without blocking, as browsers require. If the future is dropped early, the parameters can be updated without the
@@ -289,13 +323,8 @@ impl<R: UpdateRule> Optimizer<R> {
     ///
     /// # Errors
     /// As for [`Optimizer::step`].
-    pub async fn step_async(
-        &mut self,
-        model: &mut dyn Module,
-        loss: impl Into<Tensor>,
-        pass: ForwardContext<'_>,
-    ) -> Result<f64> {
-        self.step_by(WaitMode::Async, model, loss.into(), pass).await
+    pub async fn step_async(&mut self, model: &mut dyn Module, loss: Tensor, pass: ForwardContext<'_>) -> Result<f64> {
+        self.step_by(WaitMode::Async, model, loss, pass).await
     }
 
     async fn step_by(
@@ -305,7 +334,9 @@ impl<R: UpdateRule> Optimizer<R> {
         loss: Tensor,
         mut pass: ForwardContext<'_>,
     ) -> Result<f64> {
+        self.check_settings()?;
         let trained = trainable_params(model, &pass)?;
+        loss.check().map_err(|error| pass.with_path(model, error))?;
         let made = ensure_evaluated(&trained, &loss)?;
         let (loss, gradients) = self.of_all_ranks(&trained, loss, &mut pass)?;
         if self.overflowed {
@@ -336,13 +367,14 @@ impl<R: UpdateRule> Optimizer<R> {
         Ok(loss)
     }
 
-    /// Returns the device memory that [`Optimizer::step`] would need if the loss were passed by value and nothing else held the parameters.
+    /// Returns the device memory that [`Optimizer::step`] would need if nothing else held the parameters.
     /// Evaluates the parameters if they are not yet evaluated; nothing else runs.
     ///
     /// # Errors
     /// If the pass does not fit the model, or planning fails.
     pub fn memory_plan(&self, model: &dyn Module, loss: &Tensor, pass: &ForwardContext<'_>) -> Result<MemoryPlan> {
         let trained = trainable_params(model, pass)?;
+        loss.check().map_err(|error| pass.with_path(model, error))?;
         ensure_evaluated(&trained, loss)?;
         let states = pass.float_states(model).into_iter().map(|(_, next)| next);
         let StepPlan { next, grad_finite: sounds, report } =
@@ -427,34 +459,6 @@ impl<R: UpdateRule> Optimizer<R> {
         summed.collect()
     }
 
-    /// Applies gradient clipping.
-    fn clipped(&self, gradients: Vec<Tensor>) -> ClippedGrads {
-        match self.grad_clip {
-            None => ClippedGrads { finite_checks: gradients.clone(), gradients },
-            Some(GradClip::Value(largest)) => {
-                let limited = gradients.iter().map(|gradient| gradient.clamp(-largest, largest)).collect();
-                ClippedGrads { gradients: limited, finite_checks: gradients }
-            }
-            Some(GradClip::Norm(longest)) => {
-                let mut signs = gradients.clone();
-                let is_wide = gradients.iter().any(|gradient| gradient.dtype() == DType::F64);
-                let wide = if is_wide { DType::F64 } else { DType::F32 };
-                let squares = gradients.iter().map(|gradient| gradient.cast(wide).square().sum(..));
-                let Some(total) = squares.reduce(|sum, square| sum + square) else {
-                    return ClippedGrads { gradients, finite_checks: signs };
-                };
-                let length = total.sqrt();
-                // As PyTorch's clip_grad_norm_: limit / (norm + 1e-6), never above 1.
-                let factor =
-                    ((&length + 1e-6).reciprocal() * longest).minimum(&Tensor::scalar(Scalar::from_f64(wide, 1.0)));
-                let shrunk = |gradient: &Tensor| (gradient.cast(wide) * &factor).cast(gradient.dtype());
-                let gradients = gradients.iter().map(shrunk).collect();
-                signs.push(length);
-                ClippedGrads { gradients, finite_checks: signs }
-            }
-        }
-    }
-
     /// Fails if the loss is not finite.
     fn check_loss(&self, loss: f64) -> Result<f64> {
         if loss.is_finite() {
@@ -499,6 +503,14 @@ impl<R: UpdateRule> Optimizer<R> {
                 Ok(StepOutcome { loss, applied: stands })
             }
         }
+    }
+}
+
+/// Fails unless a decay or momentum is in 0 .. 1.
+fn check_fraction(name: &str, value: f64) -> Result<()> {
+    match (0.0..1.0).contains(&value) {
+        true => Ok(()),
+        false => Err(Error::mistake(format!("the optimizer's {name} is {value}, which is not in 0 .. 1"))),
     }
 }
 

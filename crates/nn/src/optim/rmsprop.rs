@@ -3,9 +3,9 @@
 //! Source: Tieleman and Hinton, lecture 6.5, 2012; centered: Graves, Generating Sequences With Recurrent Neural Networks,
 //! 2013. The order of operations is PyTorch's.
 
-use panoply_tensor::Tensor;
+use panoply_tensor::{Result, Tensor};
 
-use super::{Optimizer, UpdateContext, UpdateRule};
+use super::{Optimizer, UpdateContext, UpdateRule, check_fraction};
 
 /// Settings of [`super::RmsProp`].
 #[derive(Clone, Debug)]
@@ -27,6 +27,20 @@ impl Optimizer<RmsPropRule> {
         Optimizer::from_rule(rule, learning_rate)
     }
 
+    /// Sets the decay of the running mean of squared gradients.
+    #[must_use]
+    pub fn alpha(mut self, alpha: f64) -> Optimizer<RmsPropRule> {
+        self.rule.alpha = alpha;
+        self
+    }
+
+    /// Sets the constant added to the root.
+    #[must_use]
+    pub fn eps(mut self, eps: f64) -> Optimizer<RmsPropRule> {
+        self.rule.epsilon = eps;
+        self
+    }
+
     /// Sets the momentum factor.
     #[must_use]
     pub fn momentum(mut self, momentum: f64) -> Optimizer<RmsPropRule> {
@@ -43,6 +57,10 @@ impl Optimizer<RmsPropRule> {
 }
 
 impl UpdateRule for RmsPropRule {
+    fn check(&self) -> Result<()> {
+        check_fraction("alpha", self.alpha)
+    }
+
     fn update(
         &self,
         value: &Tensor,

@@ -1,6 +1,6 @@
 //! Stochastic gradient descent.
 
-use panoply_tensor::Tensor;
+use panoply_tensor::{Error, Result, Tensor};
 
 use super::{Optimizer, UpdateContext, UpdateRule};
 
@@ -28,10 +28,10 @@ impl Optimizer<SgdRule> {
         self
     }
 
-    /// Sets Nesterov momentum. [Nesterov 1983]
+    /// Makes the momentum Nesterov's. [Nesterov 1983] Without [`Sgd::momentum`](super::Sgd::momentum) every step fails, as in PyTorch.
     #[must_use]
-    pub fn nesterov(mut self, momentum: f64) -> Optimizer<SgdRule> {
-        (self.rule.momentum, self.rule.nesterov) = (momentum, true);
+    pub fn nesterov(mut self) -> Optimizer<SgdRule> {
+        self.rule.nesterov = true;
         self
     }
 
@@ -44,6 +44,14 @@ impl Optimizer<SgdRule> {
 }
 
 impl UpdateRule for SgdRule {
+    fn check(&self) -> Result<()> {
+        if self.nesterov && self.momentum == 0.0 {
+            let message = "Nesterov momentum needs a momentum factor";
+            return Err(Error::mistake(message).note("such as `Sgd::new(0.01).momentum(0.9).nesterov()`"));
+        }
+        Ok(())
+    }
+
     fn update(
         &self,
         value: &Tensor,

@@ -44,7 +44,7 @@ fn a_checkpointed_transformer_trains_identically() {
             for _ in 0..3 {
                 let mut pass = ForwardContext::train(&mut rng);
                 let loss = loss(&network, &input, &mut pass);
-                losses.push(optimizer.step(&mut network, &loss, pass).unwrap());
+                losses.push(optimizer.step_keeping_graph(&mut network, &loss, pass).unwrap());
             }
             let params = network.named_parameters().into_iter();
             let values: Vec<(String, Vec<f32>)> =

@@ -21,7 +21,7 @@ fn adam(optimizer: &mut AdamW, model: &mut Linear, x: &Tensor, kept: bool) -> f6
     let mut rng = Rng::seed_from_u64(0);
     let mut pass = ForwardContext::train(&mut rng);
     let loss = model.forward(x, &mut pass).square().mean(..);
-    let value = if kept { optimizer.step(model, &loss, pass) } else { optimizer.step(model, loss, pass) };
+    let value = if kept { optimizer.step_keeping_graph(model, &loss, pass) } else { optimizer.step(model, loss, pass) };
     drop(held);
     value.unwrap()
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use panoply_nn::{AdamW, Embedding, ForwardContext, Layer, Linear, RnnBase, RnnKind, Sequential};
+use panoply_nn::{AdamW, Embedding, ForwardContext, Gru, Layer, Linear, Sequential};
 use panoply_tensor::{Device, Result, Rng, Tensor};
 
 const TEXT: &str = include_str!("../../../../LICENSE-APACHE");
@@ -33,7 +33,7 @@ fn learn(letters: &[i32], vocabulary: usize) -> Result<f64> {
     let (train, unseen) = letters.split_at(letters.len() / 10 * 9);
     let mut model = Sequential::new()
         .add(Embedding::new(vocabulary, 24, &mut rng))
-        .add(RnnBase::new(RnnKind::Gru, 24, 48, 1, false, &mut rng))
+        .add(Gru::new(24, 48, &mut rng))
         .add(Linear::new(48, vocabulary, &mut rng));
     let mut optimizer = AdamW::new(1e-2).clip_grad_norm(1.0);
     let windows = |text: &[i32], starts: &[usize]| {

@@ -12,7 +12,7 @@ use panoply_nn::compiled::{CompileOptions, OptLevel, Precision, compile};
 use panoply_nn::network::layer_spec::TransformerDecoderSpec;
 use panoply_nn::property::Property;
 use panoply_nn::{
-    Activation, ForwardContext, Layer, LayerSpec, Loss, Model, Module, Network, Sgd, Standardize, ensure,
+    Activation, ForwardContext, Layer, LayerSpec, Loss, Model, Module, Network, Padding, Sgd, Standardize, ensure,
 };
 use panoply_runtime::{ActivityKind, DeviceOptions, Profiler};
 use panoply_tensor::{DType, Device, Rng, Tensor};
@@ -21,7 +21,7 @@ use panoply_tensor::{DType, Device, Rng, Tensor};
 fn trained() -> Model {
     let mut rng = Rng::seed_from_u64(0);
     let network = Network::with_input(&[2, 6, 6])
-        .add_layer(LayerSpec::conv(4, &[3, 3]))
+        .add_layer(LayerSpec::conv(4, &[3, 3]).with_padding(Padding::Same))
         .add_layer(LayerSpec::batch_norm())
         .add_layer(LayerSpec::Relu {})
         .add_layer(LayerSpec::Flatten {})
@@ -37,7 +37,7 @@ fn trained() -> Model {
         let mut pass = ForwardContext::train(&mut rng);
         let loss = Loss::default()
             .compute(&model.forward(&x, &mut pass), &Tensor::from_slice(&[0i32, 1, 2, 0, 1, 2, 0, 1], [8]));
-        optimizer.step(&mut model, &loss, pass).unwrap();
+        optimizer.step_keeping_graph(&mut model, &loss, pass).unwrap();
     }
     model
 }
@@ -77,7 +77,7 @@ fn folding_removes_norms_and_dropout_and_keeps_outputs() {
             assert!(params.iter().all(|(_, param)| param.tensor().dtype() == dtype));
         }
         let mut frozen = model.clone();
-        frozen.freeze(true).unwrap();
+        frozen.freeze().unwrap();
         let ready =
             compile(&frozen, &CompileOptions { precision: Precision::BF16, ..CompileOptions::default() }).unwrap();
         assert!(ready.model().named_parameters().iter().all(|(_, param)| param.tensor().dtype() == DType::BF16));
@@ -157,10 +157,10 @@ fn residual_blocks_are_folded() {
     on_cpu(|| {
         let block = |shortcut: Vec<LayerSpec>| LayerSpec::Residual {
             layers: vec![
-                LayerSpec::conv(4, &[3, 3]),
+                LayerSpec::conv(4, &[3, 3]).with_padding(Padding::Same),
                 LayerSpec::batch_norm(),
                 LayerSpec::Relu {},
-                LayerSpec::conv(4, &[3, 3]),
+                LayerSpec::conv(4, &[3, 3]).with_padding(Padding::Same),
                 LayerSpec::batch_norm(),
             ],
             shortcut,
@@ -179,7 +179,7 @@ fn residual_blocks_are_folded() {
                 activation: Activation::Gelu,
                 epsilon: 1e-5,
                 target: vec![],
-                memory: vec![LayerSpec::conv(5, &[3]), LayerSpec::batch_norm()],
+                memory: vec![LayerSpec::conv(5, &[3]).with_padding(Padding::Same), LayerSpec::batch_norm()],
             }))
             .add_layer(LayerSpec::Flatten {})
             .add_layer(LayerSpec::linear(3));
@@ -191,7 +191,7 @@ fn residual_blocks_are_folded() {
             let mut pass = ForwardContext::train(&mut rng);
             let outputs = model.forward(&x, &mut pass);
             let loss = Loss::default().compute(&outputs, &Tensor::from_slice(&[0i32, 1, 2, 0], [4]));
-            optimizer.step(&mut model, &loss, pass).unwrap();
+            optimizer.step_keeping_graph(&mut model, &loss, pass).unwrap();
         }
         let ready = compile(&model, &CompileOptions { verify: true, ..CompileOptions::default() }).unwrap();
         let text = serde_json::to_string(&ready.model().network).unwrap();

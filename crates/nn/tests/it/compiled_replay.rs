@@ -2,13 +2,13 @@
 //! anything. It is a single test, because statistics are global to the process.
 
 use panoply_nn::compiled::{CompileOptions, OptLevel, Precision, compile};
-use panoply_nn::{ForwardContext, Layer, LayerSpec, Module, Network, Param};
+use panoply_nn::{ForwardContext, Layer, LayerSpec, Module, Network, Padding, Param};
 use panoply_runtime::device_report;
 use panoply_tensor::{DType, Device, Rng, Tensor, eval, plan_cache_stats};
 
 fn network() -> Network {
     Network::with_input(&[2, 6, 6])
-        .add_layer(LayerSpec::conv(4, &[3, 3]))
+        .add_layer(LayerSpec::conv(4, &[3, 3]).with_padding(Padding::Same))
         .add_layer(LayerSpec::batch_norm())
         .add_layer(LayerSpec::Relu {})
         .add_layer(LayerSpec::Flatten {})

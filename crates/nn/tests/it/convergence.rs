@@ -3,10 +3,10 @@
 use panoply_nn::data::{Dataset, digits};
 use panoply_nn::trainer::NoCallback;
 use panoply_nn::{
-    AdamW, BatchNorm, Conv2d, Dropout, Flatten, Lambda, Linear, Loss, LrSchedule, MaxPool, Mlp, Network, RnnBase,
-    RnnKind, Sequential, TrainConfig, Trainer, Unflatten, evaluate, train,
+    AdamW, BatchNorm, Conv2d, Dropout, Flatten, Lambda, Linear, Loss, LrSchedule, Lstm, MaxPool, Mlp, Network,
+    Sequential, TrainConfig, Trainer, Unflatten, evaluate, train,
 };
-use panoply_tensor::{ConvOptions, Device, Rng, Tensor};
+use panoply_tensor::{Device, Rng, Tensor};
 
 /// Returns the best validation accuracy.
 fn best(network: fn(&mut Rng) -> Sequential, training: TrainConfig, rate: f64) -> f64 {
@@ -15,7 +15,7 @@ fn best(network: fn(&mut Rng) -> Sequential, training: TrainConfig, rate: f64) -
         let (train, held) = digits::load().unwrap().train_test_split(0.2, &mut rng).unwrap();
         let model = network(&mut rng);
         let mut run = Trainer::new(model, AdamW::new(rate).clip_grad_norm(1.0), rng);
-        run.fit(&training, (&train, &held), &mut NoCallback).unwrap();
+        run.fit(&training, &train, &held, &mut NoCallback).unwrap();
         let history = &run.state.history;
         history.iter().for_each(|epoch| eprintln!("{epoch:?}"));
         history.iter().map(|epoch| epoch.val_score).fold(0.0, f64::max)
@@ -36,9 +36,8 @@ fn a_dense_network_learns_digits() {
 #[test]
 fn a_convolutional_network_learns_digits() {
     let network = |rng: &mut Rng| {
-        let padded = ConvOptions { padding: [1, 1], ..ConvOptions::default() };
         let block = |network: Sequential, from: usize, to: usize, rng: &mut Rng| {
-            let filters = Conv2d::with_options(from, to, [3, 3], padded, rng).without_bias();
+            let filters = Conv2d::new(from, to, [3, 3], rng).padding([1, 1]).without_bias();
             network.add(filters).add(BatchNorm::new(to)).add(Lambda(Tensor::relu))
         };
         let network = block(Sequential::new().add(Unflatten(vec![1, 8, 8])), 1, 16, rng);
@@ -57,7 +56,7 @@ fn an_lstm_over_rows_learns_digits() {
     let network = |rng: &mut Rng| {
         Sequential::new()
             .add(Unflatten(vec![8, 8]))
-            .add(RnnBase::new(RnnKind::Lstm, 8, 48, 1, false, rng))
+            .add(Lstm::new(8, 48, rng))
             .add(Lambda(|x| x.slice((.., -1))))
             .add(Linear::new(48, 10, rng))
     };
@@ -72,7 +71,7 @@ fn train_in_one_call() {
         let all = digits::load().unwrap();
         let model = Mlp::new(&[64, 32, 10], 0.0, &mut Rng::seed_from_u64(0));
         let run = train(model, &all, AdamW::new(5e-3), Loss::default(), 8).unwrap();
-        let best = run.state.history[run.state.best_epoch - 1].val_score;
+        let best = run.state.history[run.state.best_epoch.unwrap() - 1].val_score;
         assert!(run.state.history.len() == 8 && best > 0.93, "validation accuracy {best}");
         // Almost nine tenths of all examples are training examples.
         let evaluated = evaluate(run.best_model(), &all, &Loss::default()).unwrap();
@@ -120,7 +119,7 @@ fn reversed(words: usize, rng: &mut Rng) -> Dataset {
         features.extend(word.iter().chain([&6]).chain(&back[..4]).map(|letter| *letter as f32));
         labels.extend(back);
     }
-    Dataset::sequence_labels(features, 10, labels, 6, 5).unwrap()
+    Dataset::classification(features, labels).targets_per_example(5).num_classes(6).build().unwrap()
 }
 
 #[test]
@@ -130,7 +129,7 @@ fn a_decoder_attends_to_its_memory() {
         let (train, held) = (reversed(1024, &mut rng), reversed(128, &mut rng));
         let network = Network::parse(REVERSER).unwrap();
         let mut run = Trainer::new(network.build(&mut rng).unwrap(), AdamW::new(1e-2), rng);
-        run.fit(&TrainConfig::new(6, 64), (&train, &held), &mut NoCallback).unwrap();
+        run.fit(&TrainConfig::new(6, 64), &train, &held, &mut NoCallback).unwrap();
         let score = run.state.history.iter().map(|epoch| epoch.val_score).fold(0.0, f64::max);
         assert!(score > 0.9, "accuracy {score}; guessing gives a sixth");
     });

@@ -1,12 +1,13 @@
 //! Batches prepared by worker threads: results are independent of the threads, loading resumes from any batch, and errors name the example.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use panoply_nn::data::{Batch, DataLoader, Dataset, Targets, digits};
 use panoply_nn::trainer::{Callback, NoCallback, StepReport};
-use panoply_nn::{AdamW, EpochReport, ForwardContext, Layer, Linear, Module, Sequential, Sgd, TrainConfig, Trainer};
-use panoply_tensor::{Device, Error, Rng};
+use panoply_nn::{AdamW, ForwardContext, Layer, Linear, Module, Sequential, Sgd, TrainConfig, Trainer};
+use panoply_tensor::{Device, Error, Result, Rng};
 
 fn on_cpu(work: impl FnOnce()) {
     Device::get("cpu").unwrap().scope(work);
@@ -15,7 +16,7 @@ fn on_cpu(work: impl FnOnce()) {
 /// Example `i` is `[i, 100 + i]`, of class `i % 3`.
 fn numbered(count: usize) -> Dataset {
     let features = (0..count).flat_map(|i| [i as f32, 100.0 + i as f32]).collect();
-    Dataset::classification(features, 2, (0..count).map(|i| (i % 3) as i32).collect(), 3).unwrap()
+    Dataset::classification(features, (0..count).map(|i| (i % 3) as i32).collect()).num_classes(3).build().unwrap()
 }
 
 fn numbers(batch: &Batch) -> (Vec<f32>, Vec<i32>) {
@@ -103,7 +104,7 @@ fn a_custom_loop_resumes() {
                     let batch = batch.unwrap();
                     let mut pass = ForwardContext::train(rng);
                     let loss = model.forward(&batch.inputs, &mut pass).cross_entropy(&batch.targets);
-                    optimizer.step(model, &loss, pass).unwrap();
+                    optimizer.step_keeping_graph(model, &loss, pass).unwrap();
                 }
             };
         let learned = |stops: &[(u64, std::ops::Range<usize>)]| -> Vec<u32> {
@@ -124,13 +125,21 @@ fn a_custom_loop_resumes() {
 fn batches_of_sequences_have_their_lengths() {
     on_cpu(|| {
         let data = numbered(5).with_seq_lengths(vec![1, 2, 2, 1, 2]).unwrap();
-        let refused = data.batches(2, &mut Rng::seed_from_u64(0)).next().unwrap().unwrap_err();
-        assert!(refused.notes()[0].contains("use a `DataLoader`"), "{refused}");
-        let ends: Vec<i32> = DataLoader::new(data, 2)
-            .epoch(0)
-            .flat_map(|batch| batch.unwrap().seq_lengths.unwrap().to_vec::<i32>().unwrap())
-            .collect();
+        let lengths = |batch: Result<Batch>| batch.unwrap().seq_lengths.unwrap().to_vec::<i32>().unwrap();
+        let ends: Vec<i32> = DataLoader::new(data.clone(), 2).epoch(0).flat_map(lengths).collect();
         assert_eq!(ends, [1, 2, 2, 1, 2]);
+        // Batches in random order have the lengths of their own examples; the first feature of example `i` is `i`.
+        let mut seen = 0;
+        for batch in data.batches(2, &mut Rng::seed_from_u64(0)) {
+            let batch = batch.unwrap();
+            let numbers = batch.inputs.to_vec::<f32>().unwrap();
+            let ends = batch.seq_lengths.unwrap().to_vec::<i32>().unwrap();
+            for (example, end) in numbers.chunks(2).zip(&ends) {
+                assert_eq!(*end, [1, 2, 2, 1, 2][example[0] as usize]);
+                seen += 1;
+            }
+        }
+        assert_eq!(seen, 5);
     });
 }
 
@@ -225,21 +234,21 @@ fn a_trainer_uses_the_batches_of_a_loader() {
                 let batch = batch.unwrap();
                 let pass = ForwardContext::train(&mut rng);
                 let loss = model.forward(&batch.inputs, &mut ForwardContext::eval()).cross_entropy(&batch.targets);
-                optimizer.step(&mut model, &loss, pass).unwrap();
+                optimizer.step_keeping_graph(&mut model, &loss, pass).unwrap();
             }
         }
         let mut run = Trainer::new(start, AdamW::new(1e-2), Rng::seed_from_u64(9));
-        run.fit(&TrainConfig::new(2, 50), (&moved_digits(2), &held), &mut NoCallback).unwrap();
+        run.fit(&TrainConfig::new(2, 50), &moved_digits(2), &held, &mut NoCallback).unwrap();
         assert_eq!(bits(&run.model), bits(&model));
 
-        let error = run.fit(&TrainConfig::new(3, 32), (&moved_digits(0), &held), &mut NoCallback).unwrap_err();
+        let error = run.fit(&TrainConfig::new(3, 32), &moved_digits(0), &held, &mut NoCallback).unwrap_err();
         assert!(error.message().contains("the loader's batch size is 50, that of the training 32"), "{error}");
         let broken = moved_digits(1).map(|digit, _| match digit.index {
             7 => Err(Error::mistake("it is damaged")),
             _ => Ok(()),
         });
         let before = run.optimizer.steps;
-        let error = run.fit(&TrainConfig::new(3, 50), (&broken, &held), &mut NoCallback).unwrap_err();
+        let error = run.fit(&TrainConfig::new(3, 50), &broken, &held, &mut NoCallback).unwrap_err();
         assert!(error.message().contains("example 7: it is damaged"), "{error}");
         assert_eq!(run.optimizer.steps - before, run.state.step as u64);
     });
@@ -249,12 +258,11 @@ fn a_trainer_uses_the_batches_of_a_loader() {
 struct StopAt(usize, usize);
 
 impl Callback for StopAt {
-    fn on_train_batch_end(&mut self, report: &StepReport) -> bool {
-        (report.epoch, report.step) != (self.0, self.1)
-    }
-
-    fn on_epoch_end(&mut self, _: &EpochReport) -> bool {
-        true
+    fn on_train_batch_end(&mut self, report: &StepReport) -> ControlFlow<()> {
+        match (report.epoch, report.step) == (self.0, self.1) {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
     }
 }
 
@@ -274,13 +282,13 @@ fn a_run_over_a_loader_resumes_in_the_middle_of_an_epoch() {
         std::fs::create_dir_all(&folder).unwrap();
         let file = folder.join("run.safetensors");
         let mut whole = fresh(1);
-        whole.fit(&TrainConfig::new(3, 50), (&moved_digits(2), &held), &mut NoCallback).unwrap();
+        whole.fit(&TrainConfig::new(3, 50), &moved_digits(2), &held, &mut NoCallback).unwrap();
         let saved = TrainConfig { checkpoint_path: Some(file.clone()), ..TrainConfig::new(3, 50) };
-        fresh(1).fit(&saved, (&moved_digits(0), &held), &mut StopAt(2, 3)).unwrap();
+        fresh(1).fit(&saved, &moved_digits(0), &held, &mut StopAt(2, 3)).unwrap();
         let mut again = fresh(77);
         again.load_checkpoint(&file).unwrap();
         assert_eq!((again.state.history.len(), again.state.step), (1, 3));
-        again.fit(&saved, (&moved_digits(3), &held), &mut NoCallback).unwrap();
+        again.fit(&saved, &moved_digits(3), &held, &mut NoCallback).unwrap();
         assert_eq!((bits(&again.model), again.optimizer.steps), (bits(&whole.model), whole.optimizer.steps));
         let losses = |run: &Trainer<Sequential, _>| -> Vec<f64> {
             run.state.history.iter().map(|epoch| epoch.train_loss).collect()

@@ -3,6 +3,7 @@
 
 use crate::altered;
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use altered::Altered;
@@ -10,7 +11,7 @@ use panoply_cpu::{CpuDriver, CpuOptions};
 use panoply_device::Driver;
 use panoply_nn::data::{Dataset, digits, npy, reader};
 use panoply_nn::optim::AdamWRule;
-use panoply_nn::trainer::{Callback, StepReport};
+use panoply_nn::trainer::Callback;
 use panoply_nn::{AdamW, EpochReport, LayerSpec, Model, Module, Network, TrainConfig, Trainer};
 use panoply_runtime::DeviceOptions;
 use panoply_tensor::{Device, Rng, Tensor};
@@ -31,13 +32,9 @@ fn run() -> Trainer<Model, AdamWRule> {
 struct Uploads(Vec<u64>);
 
 impl Callback for Uploads {
-    fn on_train_batch_end(&mut self, _: &StepReport) -> bool {
-        true
-    }
-
-    fn on_epoch_end(&mut self, _: &EpochReport) -> bool {
+    fn on_epoch_end(&mut self, _: &EpochReport) -> ControlFlow<()> {
         self.0.push(Device::current().unwrap().memory_stats().uploaded);
-        true
+        ControlFlow::Continue(())
     }
 }
 
@@ -47,7 +44,7 @@ fn after_the_first_epoch_only_the_order_is_uploaded() {
         let (train, held) = digits::load().unwrap().train_test_split(0.2, &mut Rng::seed_from_u64(1)).unwrap();
         let mut uploads = Uploads::default();
         let before = Device::current().unwrap().memory_stats().uploaded;
-        run().fit(&TrainConfig::new(5, 64), (&train, &held), &mut uploads).unwrap();
+        run().fit(&TrainConfig::new(5, 64), &train, &held, &mut uploads).unwrap();
         let each: Vec<u64> = uploads.0.windows(2).map(|pair| pair[1] - pair[0]).collect();
         assert_eq!(each, vec![4 * train.len() as u64; 4], "four bytes for each example and epoch");
         let first = uploads.0[0] - before;
@@ -70,7 +67,7 @@ fn training_is_identical_with_examples_on_host_or_device() {
         };
         let mut here = run();
         let mut uploads = Uploads::default();
-        here.fit(&training, (&train, &held), &mut uploads).unwrap();
+        here.fit(&training, &train, &held, &mut uploads).unwrap();
         assert_eq!(uploads.0[1] - uploads.0[0], 4 * 100);
         let want = bits(&here);
         drop(here);
@@ -78,7 +75,7 @@ fn training_is_identical_with_examples_on_host_or_device() {
         device.trim();
         device.set_memory_limit(Some(device.memory_stats().allocated + 100_000));
         let mut uploads = Uploads::default();
-        there.fit(&training, (&train, &held), &mut uploads).unwrap();
+        there.fit(&training, &train, &held, &mut uploads).unwrap();
         device.set_memory_limit(None);
         assert!(uploads.0[1] - uploads.0[0] >= 4 * 64 * 100, "{uploads:?}", uploads = uploads.0);
         assert_eq!(bits(&there), want);
@@ -99,7 +96,7 @@ fn training_is_identical_with_examples_larger_than_a_buffer() {
     let learned = [cpu, narrow].map(|raw| {
         Device::new(raw, DeviceOptions::default()).scope(|| {
             let (mut run, mut uploads) = (run(), Uploads::default());
-            run.fit(&TrainConfig::new(2, 48), (&train, &held), &mut uploads).unwrap();
+            run.fit(&TrainConfig::new(2, 48), &train, &held, &mut uploads).unwrap();
             let params = run.model.named_parameters();
             let bits: Vec<u32> = params
                 .iter()

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::task::{Context, Poll, Waker};
 
 use panoply_nn::conformance::{self, FirstSteps};
-use panoply_nn::data::{Dataset, digits};
+use panoply_nn::data::{Dataset, Targets, digits};
 use panoply_nn::trainer::NoCallback;
 use panoply_nn::{
     AdamW, EpochReport, ForwardContext, Linear, Loss, Mlp, Module, Sgd, TrainConfig, Trainer, checkpoint, evaluate,
@@ -16,7 +16,7 @@ fn learn(epochs: usize) -> Result<(Mlp, Vec<EpochReport>, Dataset)> {
     let (train, held) = digits::load()?.train_test_split(0.2, &mut rng)?;
     let model = Mlp::new(&[64, 32, 10], 0.0, &mut rng);
     let mut run = Trainer::new(model, AdamW::new(5e-3).clip_grad_norm(1.0), rng);
-    run.fit(&TrainConfig::new(epochs, 64), (&train, &held), &mut NoCallback)?;
+    run.fit(&TrainConfig::new(epochs, 64), &train, &held, &mut NoCallback)?;
     Ok((run.best_model().clone(), run.state.history, held))
 }
 
@@ -157,7 +157,7 @@ fn optimizers_follow_their_formulas() {
         let (mut want, mut m, mut v) = (start.map(f64::from), [0.0; 4], [0.0; 4]);
         for step in 1..=5 {
             let value = loss(&trained);
-            adam.step(&mut trained, &value, panoply_nn::ForwardContext::train(&mut rng)).unwrap();
+            adam.step_keeping_graph(&mut trained, &value, panoply_nn::ForwardContext::train(&mut rng)).unwrap();
             for i in 0..4 {
                 let g = gradient(want[i]);
                 m[i] = 0.9 * m[i] + 0.1 * g;
@@ -173,7 +173,7 @@ fn optimizers_follow_their_formulas() {
         let (mut want, mut velocity) = (start.map(f64::from), [0.0; 4]);
         for _ in 0..5 {
             let value = loss(&trained);
-            sgd.step(&mut trained, &value, panoply_nn::ForwardContext::train(&mut rng)).unwrap();
+            sgd.step_keeping_graph(&mut trained, &value, panoply_nn::ForwardContext::train(&mut rng)).unwrap();
             for i in 0..4 {
                 velocity[i] = 0.9 * velocity[i] + gradient(want[i]);
                 want[i] -= 0.01 * velocity[i];
@@ -211,10 +211,32 @@ fn a_step_that_fails_changes_nothing() {
 
 #[test]
 fn invalid_data_is_described() {
-    let wrong = Dataset::classification(vec![0.0; 6], 3, vec![0, 5], 5).unwrap_err();
-    assert_eq!(wrong.message(), "example 1 has class 5, which is not in 0 .. 5");
-    let wrong = Dataset::classification(vec![0.0; 7], 3, vec![0, 1], 2).unwrap_err();
-    assert_eq!(wrong.message(), "7 numbers are not 2 rows of 3");
+    let six = || vec![0.0; 6];
+    for (builder, message) in [
+        (Dataset::classification(six(), vec![0, 5]).num_classes(5), "example 1 has class 5, which is not in 0 .. 5"),
+        (Dataset::classification(six(), vec![-1, 1]), "example 0 has class -1, which is not in 0 .. 2"),
+        (Dataset::classification(vec![0.0; 7], vec![0, 1]), "7 features do not divide among 2 examples"),
+        (Dataset::classification(vec![0.0; 7], vec![0, 1]).example_shape(&[3]), "7 features are not 2 examples of [3]"),
+        (Dataset::regression(six(), vec![1.0; 5]).targets_per_example(2), "5 targets are not 2 for each example"),
+        (Dataset::regression(six(), vec![1.0; 4]).targets_per_example(0), "4 targets are not 0 for each example"),
+        (Dataset::regression(six(), vec![1.0, f32::NAN]), "example 1 has the target NaN, which is not a finite number"),
+        (Dataset::multilabel(six(), vec![0.0, 2.0]), "example 1 has the label 2, which is neither 0 nor 1"),
+        (
+            Dataset::regression(six(), vec![1.0; 2]).num_classes(3),
+            "`num_classes` needs class labels, and these targets have none",
+        ),
+        (Dataset::classification(Vec::new(), Vec::new()), "0 features do not divide among 0 examples"),
+        (
+            Dataset::classification(six(), vec![0; 6]).example_shape(&[usize::MAX, 2]),
+            "6 features are not 6 examples of [18446744073709551615, 2]",
+        ),
+    ] {
+        assert_eq!(builder.build().unwrap_err().message(), message);
+    }
+    let images = Dataset::regression(vec![0.0; 12], vec![1.0; 4]).targets_per_example(2).example_shape(&[1, 2, 3]);
+    let images = images.build().unwrap();
+    assert_eq!((images.len(), images.num_features, images.example_shape), (2, 6, vec![1, 2, 3]));
+    assert_eq!(images.targets, Targets::Regression { values: vec![1.0; 4], num_outputs: 2 });
     let digits = digits::load().unwrap();
     assert!(digits.train_test_split(1.5, &mut Rng::seed_from_u64(0)).unwrap_err().is_mistake());
     let (kept, held) = digits.train_test_split(0.25, &mut Rng::seed_from_u64(0)).unwrap();

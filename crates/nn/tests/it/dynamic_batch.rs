@@ -5,10 +5,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use panoply_nn::data::{Batch, DataLoader, Targets, digits};
 use panoply_nn::layers::{
-    Embedding, LastTimeStep, PositionalEncoding, RandomHorizontalFlip, RandomShift, RnnBase, RnnKind, RnnState,
+    Embedding, Gru, LastTimeStep, Lstm, PositionalEncoding, RandomHorizontalFlip, RandomShift, RnnOptions, RnnState,
     TimeMean, TransformerConfig, TransformerEncoderLayer,
 };
-use panoply_nn::{ForwardContext, Layer, LayerSpec, Loss, LossKind, Module, Network};
+use panoply_nn::{ForwardContext, Layer, LayerSpec, Loss, LossKind, Module, Network, Padding};
 use panoply_tensor::{Dim, Rng, Tensor, jit, plan_cache_stats};
 
 /// Statistics are global to the process, so tests run one at a time.
@@ -28,7 +28,7 @@ fn near(have: &Tensor, want: &Tensor, what: &str) {
 fn a_short_batch_trains_as_a_static_one_and_is_not_planned_again() {
     let _alone = alone();
     let network = Network::with_input(&[2, 6, 6])
-        .add_layer(LayerSpec::conv(4, &[3, 3]))
+        .add_layer(LayerSpec::conv(4, &[3, 3]).with_padding(Padding::Same))
         .add_layer(LayerSpec::batch_norm())
         .add_layer(LayerSpec::Relu {})
         .add_layer(LayerSpec::Flatten {})
@@ -68,7 +68,8 @@ fn a_recurrent_network_accepts_a_short_batch() {
     let _alone = alone();
     let dim = Dim::new("batch", 6);
     let mut rng = Rng::seed_from_u64(3);
-    let lstm = RnnBase::new(RnnKind::Lstm, 3, 4, 2, true, &mut rng);
+    let lstm =
+        Lstm::with_options(3, 4, RnnOptions { num_layers: 2, bidirectional: true, ..RnnOptions::default() }, &mut rng);
     let x = Tensor::from_slice(&rng.normal([4, 5, 3]).to_vec::<f32>().unwrap(), [4, 5, 3]);
     let times = Tensor::from_slice(&[5i32, 2, 4, 1], [4]);
     let of = |x: &Tensor, times: &Tensor| {
@@ -212,7 +213,8 @@ fn sequence_layers_accept_dynamic_dims_eagerly_and_captured() {
         dropout: 0.0,
     };
     let block = TransformerEncoderLayer::new(shape, &mut rng);
-    let [gru, lstm] = [RnnKind::Gru, RnnKind::Lstm].map(|cell| RnnBase::new(cell, 8, 4, 1, true, &mut rng));
+    let both = RnnOptions { bidirectional: true, ..RnnOptions::default() };
+    let (gru, lstm) = (Gru::with_options(8, 4, both, &mut rng), Lstm::with_options(8, 4, both, &mut rng));
     let x = Tensor::from_slice(&rng.normal([4, 5, 8]).to_vec::<f32>().unwrap(), [4, 5, 8]);
     let times = Tensor::from_slice(&[5i32, 2, 4, 1], [4]);
     // The flag is true if the time axis can be dynamic as well.
@@ -247,7 +249,8 @@ fn sequence_layers_accept_dynamic_dims_eagerly_and_captured() {
 #[test]
 fn gradients_of_many_recurrent_runs_equal_the_sum_of_separate_ones() {
     let _alone = alone();
-    let gru = RnnBase::new(RnnKind::Gru, 3, 4, 2, false, &mut Rng::seed_from_u64(3));
+    let deep = RnnOptions { num_layers: 2, ..RnnOptions::default() };
+    let gru = Gru::with_options(3, 4, deep, &mut Rng::seed_from_u64(3));
     let numbers = |seed: u64, dims: [usize; 3]| {
         let x = Rng::seed_from_u64(seed).normal(dims).to_vec::<f32>().unwrap();
         Tensor::from_slice(&x, dims)

@@ -10,9 +10,9 @@ use std::process::Command;
 use panoply_nn::checkpoint;
 #[cfg(feature = "parquet")]
 use panoply_nn::data::Targets;
-use panoply_nn::data::reader::{self, DataFormat, MissingValues, ReadOptions};
 #[cfg(feature = "parquet")]
-use panoply_nn::data::reader::{Label, Task};
+use panoply_nn::data::reader::Label;
+use panoply_nn::data::reader::{self, DataFormat, MissingValues, ReadOptions, Task};
 use panoply_nn::data::{csv, idx, npy, npz};
 use panoply_tensor::{DType, Device, Result, Tensor};
 

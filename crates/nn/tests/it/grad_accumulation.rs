@@ -1,12 +1,14 @@
 //! State that spans several batches: gradient accumulation, averaged parameters, learning rates reduced on a plateau. All of it resumes bit
 //! for bit.
 
+use std::ops::ControlFlow;
+
 use panoply_nn::data::{Dataset, digits};
 use panoply_nn::optim::{GradScaler, SgdRule, UpdateRule};
 use panoply_nn::trainer::{Callback, NoCallback, StepReport};
 use panoply_nn::{
-    Adagrad, Adam, AdamW, ClassWeights, Embedding, EpochReport, ForwardContext, Lambda, Layer, Linear, Lion, Loss,
-    LossKind, LrSchedule, Module, Optimizer, Param, ReduceLrOnPlateau, RmsProp, Sequential, Sgd, TrainConfig, Trainer,
+    Adagrad, Adam, AdamW, ClassWeights, Embedding, ForwardContext, Lambda, Layer, Linear, Lion, Loss, LossKind,
+    LrSchedule, Module, Optimizer, Param, ReduceLrOnPlateau, RmsProp, Sequential, Sgd, TrainConfig, Trainer,
 };
 use panoply_tensor::{DType, Device, Rng, Tensor};
 
@@ -14,12 +16,11 @@ use panoply_tensor::{DType, Device, Rng, Tensor};
 struct StopAt(usize, usize);
 
 impl Callback for StopAt {
-    fn on_train_batch_end(&mut self, report: &StepReport) -> bool {
-        (report.epoch, report.step) != (self.0, self.1)
-    }
-
-    fn on_epoch_end(&mut self, _: &EpochReport) -> bool {
-        true
+    fn on_train_batch_end(&mut self, report: &StepReport) -> ControlFlow<()> {
+        match (report.epoch, report.step) == (self.0, self.1) {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
     }
 }
 
@@ -58,8 +59,8 @@ fn accumulated_batches_equal_one_batch() {
             lr_schedule: schedule.clone(),
             ..TrainConfig::new(2, batch)
         };
-        whole.fit(&of(48, 1), (&train, &held), &mut NoCallback).unwrap();
-        parts.fit(&of(16, 3), (&train, &held), &mut NoCallback).unwrap();
+        whole.fit(&of(48, 1), &train, &held, &mut NoCallback).unwrap();
+        parts.fit(&of(16, 3), &train, &held, &mut NoCallback).unwrap();
         assert_eq!((whole.optimizer.steps, parts.optimizer.steps), (8, 8));
         assert_eq!((of(48, 1).optimizer_steps(150), of(16, 3).optimizer_steps(150)), (8, 8));
         for (a, b) in numbers(&whole.model).iter().zip(numbers(&parts.model)) {
@@ -86,8 +87,8 @@ fn accumulated_batches_equal_one_batch_with_class_weights() {
                 loss: loss.clone(),
                 ..TrainConfig::new(2, batch)
             };
-            whole.fit(&of(48, 1), (&train, &held), &mut NoCallback).unwrap();
-            parts.fit(&of(4, 12), (&train, &held), &mut NoCallback).unwrap();
+            whole.fit(&of(48, 1), &train, &held, &mut NoCallback).unwrap();
+            parts.fit(&of(4, 12), &train, &held, &mut NoCallback).unwrap();
             for (a, b) in numbers(&whole.model).iter().zip(numbers(&parts.model)) {
                 assert!((a - b).abs() < 1e-5, "{a} in one step, {b} in parts");
             }
@@ -99,7 +100,7 @@ fn accumulated_batches_equal_one_batch_with_class_weights() {
             }
             // At a learning rate of almost zero, the loss of an epoch is that of its examples, however they are divided into batches.
             let mut still = Trainer::new(whole.model.clone(), Sgd::new(1e-12), Rng::seed_from_u64(1));
-            still.fit(&TrainConfig { epochs: 1, ..of(7, 1) }, (&train, &held), &mut NoCallback).unwrap();
+            still.fit(&TrainConfig { epochs: 1, ..of(7, 1) }, &train, &held, &mut NoCallback).unwrap();
             let want = panoply_nn::evaluate(&whole.model, &train, &loss).unwrap().loss;
             let have = still.state.history[0].train_loss;
             assert!((have - want).abs() < 1e-5, "{have}, expected {want}");
@@ -122,7 +123,7 @@ fn an_overflowing_part_skips_its_step_only() {
                 let mut pass = ForwardContext::train(&mut rng).autocast(DType::F16);
                 let loss = model.forward(x, &mut pass).cast(DType::F32).square().mean(..) * (1.0 / 3.0);
                 let value = match at {
-                    2 => optimizer.step(model, &loss, pass),
+                    2 => optimizer.step_keeping_graph(model, &loss, pass),
                     _ => optimizer.accumulate(model, &loss, pass),
                 };
                 assert!(value.unwrap().is_finite());
@@ -173,21 +174,21 @@ fn an_overflowing_step_is_skipped_after_resuming() {
             run
         };
         let mut whole = run();
-        whole.fit(&training, (&train, &held), &mut NoCallback).unwrap();
+        whole.fit(&training, &train, &held, &mut NoCallback).unwrap();
         let scale = whole.optimizer.grad_scaler.unwrap();
         // 150 examples are ten batches, which are three steps per epoch.
         assert_eq!(whole.optimizer.steps + scale.skipped_steps, 15);
         assert!(scale.skipped_steps > 2 && whole.optimizer.steps > 2, "{scale:?}");
         assert_eq!(scale.scale, 2f64.powi(26 - scale.skipped_steps as i32));
         let mut part = run();
-        part.fit(&training, (&train, &held), &mut StopAt(1, 2)).unwrap();
+        part.fit(&training, &train, &held, &mut StopAt(1, 2)).unwrap();
         assert!(part.optimizer.overflowed);
         let average = &part.averaged_model.as_ref().unwrap().model;
         assert_eq!(numbers(average), numbers(&fresh().model));
         let mut part = run();
         part.load_checkpoint(&file).unwrap();
         assert!(part.optimizer.overflowed);
-        part.fit(&training, (&train, &held), &mut NoCallback).unwrap();
+        part.fit(&training, &train, &held, &mut NoCallback).unwrap();
         assert_eq!(part.optimizer.grad_scaler, whole.optimizer.grad_scaler);
         assert_eq!(numbers(&part.model), numbers(&whole.model));
         assert_eq!(numbers(part.best_model()), numbers(whole.best_model()));
@@ -205,14 +206,14 @@ fn an_averaged_model_is_updated_and_evaluated() {
         let mut want: Vec<f64> = numbers(&fresh().model).into_iter().map(f64::from).collect();
         for step in 1..=3 {
             let mut run = fresh();
-            run.fit(&TrainConfig::new(1, 50), (&train, &held), &mut StopAt(1, step)).unwrap();
+            run.fit(&TrainConfig::new(1, 50), &train, &held, &mut StopAt(1, step)).unwrap();
             let kept = 0.3f64.min((1.0 + step as f64) / (10.0 + step as f64));
             for (average, now) in want.iter_mut().zip(numbers(&run.model)) {
                 *average = *average * kept + f64::from(now) * (1.0 - kept);
             }
         }
         let mut run = fresh();
-        run.fit(&training, (&train, &held), &mut NoCallback).unwrap();
+        run.fit(&training, &train, &held, &mut NoCallback).unwrap();
         for (have, want) in numbers(&run.averaged_model.as_ref().unwrap().model).iter().zip(&want) {
             assert!((f64::from(*have) - want).abs() < 1e-6, "{have}, expected {want}");
         }
@@ -234,7 +235,8 @@ fn a_plateau_lowers_the_learning_rate() {
                 let plateau = Some(ReduceLrOnPlateau::new(0.5, 2));
                 run.fit(
                     &TrainConfig { reduce_on_plateau: plateau, ..TrainConfig::new(epochs, 75) },
-                    (&train, &held),
+                    &train,
+                    &held,
                     &mut NoCallback,
                 )
                 .unwrap();
@@ -267,12 +269,12 @@ fn accumulation_averaging_and_plateaus_resume() {
             Trainer::new(network(&mut rng), AdamW::new(1e-2).weight_decay(0.1).exclude_1d_from_weight_decay(), rng)
         };
         let mut whole = run();
-        whole.fit(&training, (&train, &held), &mut NoCallback).unwrap();
+        whole.fit(&training, &train, &held, &mut NoCallback).unwrap();
         assert!(whole.optimizer.learning_rate < 1e-3, "the plateau was not reached");
         let mut part = run();
         for stop in [StopAt(1, 2), StopAt(2, 7), StopAt(3, 9), StopAt(0, 0)] {
             let StopAt(_, step) = stop;
-            part.fit(&training, (&train, &held), &mut { stop }).unwrap();
+            part.fit(&training, &train, &held, &mut { stop }).unwrap();
             assert_eq!(part.optimizer.accumulated_grads.is_empty(), [0, 4, 8].contains(&step), "{step}");
             part = run();
             part.load_checkpoint(&file).unwrap();
@@ -296,7 +298,7 @@ fn weight_decay_excludes_vectors() {
         let before = model.named_parameters();
         let nothing = before.iter().map(|(_, param)| (param.tensor() * 0.0).sum(..)).reduce(|a, b| a + b).unwrap();
         let mut optimizer = AdamW::new(0.1).weight_decay(0.5).exclude_1d_from_weight_decay();
-        optimizer.step(&mut model, &nothing, panoply_nn::ForwardContext::train(&mut rng)).unwrap();
+        optimizer.step_keeping_graph(&mut model, &nothing, panoply_nn::ForwardContext::train(&mut rng)).unwrap();
         for ((name, old), (_, new)) in before.iter().zip(model.named_parameters()) {
             let factor = if name.ends_with("weight") { 0.95 } else { 1.0 };
             let [old, new] = [old, &new].map(|param| param.tensor().to_vec::<f32>().unwrap());
@@ -311,13 +313,9 @@ fn weight_decay_excludes_vectors() {
 fn a_last_batch_of_one_example_is_merged() {
     struct Count(usize);
     impl Callback for Count {
-        fn on_train_batch_end(&mut self, report: &StepReport) -> bool {
+        fn on_train_batch_end(&mut self, report: &StepReport) -> ControlFlow<()> {
             (self.0, _) = (self.0 + 1, assert_eq!(report.steps, 2));
-            true
-        }
-
-        fn on_epoch_end(&mut self, report: &EpochReport) -> bool {
-            report.val_loss.is_finite()
+            ControlFlow::Continue(())
         }
     }
     on_cpu(|| {
@@ -335,13 +333,13 @@ fn a_last_batch_of_one_example_is_merged() {
         for from_loader in [false, true] {
             let (mut run, mut count) = (fresh(), Count(0));
             match from_loader {
-                true => run.fit(&training, (&loader, &held), &mut count).unwrap(),
-                false => run.fit(&training, (&train, &held), &mut count).unwrap(),
+                true => run.fit(&training, &loader, &held, &mut count).unwrap(),
+                false => run.fit(&training, &train, &held, &mut count).unwrap(),
             }
             assert_eq!((count.0, run.optimizer.steps), (4, 4));
             assert!(numbers(&run.model).iter().all(|number| number.is_finite()));
         }
-        let error = fresh().fit(&TrainConfig::new(1, 1), (&train, &held), &mut NoCallback).unwrap_err();
+        let error = fresh().fit(&TrainConfig::new(1, 1), &train, &held, &mut NoCallback).unwrap_err();
         assert!(error.message().contains("expected more than 1 value per channel"), "{error}");
     });
 }
@@ -353,19 +351,19 @@ fn training_scores_are_from_a_random_sample_and_patience_restarts() {
     on_cpu(|| {
         let data = |count: usize| {
             let x: Vec<f32> = (0..count).map(|i| i as f32 / count as f32).collect();
-            Dataset::regression(x.clone(), 1, x, 1).unwrap()
+            Dataset::regression(x.clone(), x).build().unwrap()
         };
         let (train, held) = (data(1000), data(200));
         let loss = Loss::new(LossKind::Mse);
         let mut rng = Rng::seed_from_u64(2);
         let mut run = Trainer::new(Linear::new(1, 1, &mut rng), Sgd::new(0.0), rng);
         let training = TrainConfig { loss: loss.clone(), patience: Some(3), ..TrainConfig::new(50, 100) };
-        run.fit(&training, (&train, &held), &mut NoCallback).unwrap();
+        run.fit(&training, &train, &held, &mut NoCallback).unwrap();
         let all = panoply_nn::evaluate(&run.model, &train, &loss).unwrap().score;
         let told = run.state.history[0].train_score;
         assert!((told - all).abs() < 0.2 * (1.0 + all.abs()), "{told} on a sample, {all} on all rows");
         assert_eq!(run.state.history.len(), 4, "the model does not change");
-        run.fit(&training, (&train, &held), &mut NoCallback).unwrap();
+        run.fit(&training, &train, &held, &mut NoCallback).unwrap();
         assert_eq!(run.state.history.len(), 7, "three more epochs without improvement");
     });
 }

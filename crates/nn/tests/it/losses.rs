@@ -67,7 +67,7 @@ fn a_weighted_mean_is_independent_of_the_parts() {
         let count = 3000;
         let labels: Vec<i32> = (0..count).map(|i| if i < 1100 { i32::from(i % 50 == 0) } else { i % 3 }).collect();
         let logits: Vec<f32> = (0..3 * count).map(|i| LOGITS[(i % 12) as usize] * (i % 7) as f32 / 7.0).collect();
-        let data = Dataset::classification(logits.clone(), 3, labels.clone(), 3).unwrap();
+        let data = Dataset::classification(logits.clone(), labels.clone()).num_classes(3).build().unwrap();
         let loss = Loss::default().class_weights(ClassWeights::PerClass(WEIGHTS.to_vec()));
         let same = Lambda(|x: &Tensor| x.clone());
         let have = evaluate(&same, &data, &loss).unwrap().loss;
@@ -165,7 +165,8 @@ fn targets_that_do_not_fit_a_loss() {
 fn several_targets_are_weighted_equally() {
     on_cpu(|| {
         let rows = [1.0f32, 1000.0, 2.0, 3000.0, 3.0, 2000.0];
-        let data = Dataset::regression(rows.to_vec(), 2, vec![1.0, 3000.0, 2.0, 3000.0, 3.0, 0.0], 2).unwrap();
+        let data = Dataset::regression(rows.to_vec(), vec![1.0, 3000.0, 2.0, 3000.0, 3.0, 0.0]);
+        let data = data.targets_per_example(2).build().unwrap();
         let same = Lambda(|x: &Tensor| x.clone());
         let scaled = |scale| Loss { target_scale: Some(scale), ..Loss::new(LossKind::Mse) };
         let loss = scaled(TargetScale::PerTarget(vec![0.5, 1000.0]));
@@ -176,9 +177,10 @@ fn several_targets_are_weighted_equally() {
         assert!((found.score - (1.0 + 1.0 - 8.0 / 6.0) / 2.0).abs() < 1e-6, "{found:?}");
         // A target that is constant over all examples has no variance to explain: beside other targets it is ignored, right or wrong.
         for (read, alone) in [(5.0f32, 1.0), (7.0, 0.0)] {
-            let with = Dataset::regression(vec![1.0, read, 1.0, read], 2, vec![1.0, 5.0, 3.0, 5.0], 2).unwrap();
+            let with = Dataset::regression(vec![1.0, read, 1.0, read], vec![1.0, 5.0, 3.0, 5.0]);
+            let with = with.targets_per_example(2).build().unwrap();
             assert_eq!(evaluate(&same, &with, &Loss::new(LossKind::Mse)).unwrap().score, 1.0 - 4.0 / 2.0);
-            let without = Dataset::regression(vec![read; 2], 1, vec![5.0; 2], 1).unwrap();
+            let without = Dataset::regression(vec![read; 2], vec![5.0; 2]).build().unwrap();
             assert_eq!(evaluate(&same, &without, &Loss::new(LossKind::Mse)).unwrap().score, alone);
         }
         let error = scaled(TargetScale::PerTarget(vec![1.0; 3])).for_targets(&data.targets).unwrap_err();
@@ -201,13 +203,16 @@ fn several_targets_are_weighted_equally() {
 fn multilabel_targets() {
     on_cpu(|| {
         let outputs = vec![2.0f32, -1.0, 0.5, 3.0, -2.0, 1.0];
-        let data = Dataset::multilabel(outputs, 3, vec![1.0, 0.0, 0.0, 1.0, 0.0, 0.0], 3).unwrap();
+        let data = Dataset::multilabel(outputs, vec![1.0, 0.0, 0.0, 1.0, 0.0, 0.0]);
+        let data = data.targets_per_example(3).build().unwrap();
         let loss = Loss::new(LossKind::BceWithLogits);
         let same = Lambda(|x: &Tensor| x.clone());
         assert!((evaluate(&same, &data, &loss).unwrap().score - 4.0 / 6.0).abs() < 1e-6);
-        let shares = predict(&same, &data, &loss).unwrap();
+        let predictions = predict(&same, &data, &loss).unwrap();
+        assert_eq!(predictions.shape().unwrap().dims(), [2, 3]);
+        let shares = predictions.to_vec::<f32>().unwrap();
         assert!((shares[0] - 1.0 / (1.0 + (-2f32).exp())).abs() < 1e-6, "{shares:?}");
-        let wrong = Dataset::multilabel(vec![0.0; 4], 2, vec![1.0, 0.5], 1).unwrap_err();
+        let wrong = Dataset::multilabel(vec![0.0; 4], vec![1.0, 0.5]).build().unwrap_err();
         assert_eq!(wrong.message(), "example 1 has the label 0.5, which is neither 0 nor 1");
         for (loss, what) in [
             (Loss::new(LossKind::Mse), "the loss mse does not fit multi-label targets"),
@@ -230,18 +235,20 @@ fn two_classes_with_one_logit() {
         let labels: Vec<i32> = (0..300).map(|i| i32::from(i % 10 == 0)).collect();
         let noise = rng.normal([600]).to_vec::<f32>().unwrap();
         let features = (0..600).map(|i| noise[i] * 0.4 + if labels[i / 2] == 1 { 1.5 } else { 0.0 }).collect();
-        let data = Dataset::classification(features, 2, labels, 2).unwrap();
+        let data = Dataset::classification(features, labels).num_classes(2).build().unwrap();
         let (train, held) = data.train_test_split(0.2, &mut rng).unwrap();
         let loss = Loss::new(LossKind::BceWithLogits).class_weights(ClassWeights::Balanced);
         assert_eq!((loss.num_outputs(&data.targets), Loss::default().num_outputs(&data.targets)), (1, 2));
         let network = Network::with_input_size(2).add_layer(LayerSpec::linear(1)).loss(loss.clone());
         let mut run = Trainer::new(network.build(&mut rng).unwrap(), AdamW::new(0.05), rng);
         let training = TrainConfig { loss: loss.clone(), ..TrainConfig::new(30, 32) };
-        run.fit(&training, (&train, &held), &mut NoCallback).unwrap();
+        run.fit(&training, &train, &held, &mut NoCallback).unwrap();
         let last = &run.state.history[29];
         assert!(last.val_score > 0.95 && last.val_loss < 0.3, "{last:?}");
-        let shares = predict(&run.model, &held, &loss).unwrap();
+        let shares = predict(&run.model, &held, &loss).unwrap().to_vec::<f32>().unwrap();
         assert_eq!(shares.len(), 2 * held.len());
+        let nothing = predict(&run.model, &held.select(&[]), &loss).unwrap_err();
+        assert_eq!(nothing.message(), "predict: the data set has no examples");
         for (pair, label) in shares.chunks(2).zip(held.labels()) {
             assert!((pair[0] + pair[1] - 1.0).abs() < 1e-6 && pair.iter().all(|share| (0.0..=1.0).contains(share)));
             assert!(*label == 0 || pair[1] > 0.5, "the rare class is not predicted: {pair:?}");
@@ -257,13 +264,13 @@ fn a_non_finite_validation_loss() {
             [(1e30, "inf", "the loss overflows"), (f32::NAN, "NaN", "an output of the model is NaN")]
         {
             let mut rng = Rng::seed_from_u64(1);
-            let train = Dataset::regression(vec![1.0, 2.0], 1, vec![1.0, 2.0], 1).unwrap();
-            let held = Dataset::regression(vec![1.0, held], 1, vec![1.0, 2.0], 1).unwrap();
+            let train = Dataset::regression(vec![1.0, 2.0], vec![1.0, 2.0]).build().unwrap();
+            let held = Dataset::regression(vec![1.0, held], vec![1.0, 2.0]).build().unwrap();
             let loss_kind = Loss::new(LossKind::Mse);
             let network = Network::with_input_size(1).add_layer(LayerSpec::linear(1)).loss(loss_kind.clone());
             let mut run = Trainer::new(network.build(&mut rng).unwrap(), AdamW::new(0.01), rng);
             let training = TrainConfig { loss: loss_kind, ..TrainConfig::new(1, 2) };
-            let error = run.fit(&training, (&train, &held), &mut NoCallback).unwrap_err();
+            let error = run.fit(&training, &train, &held, &mut NoCallback).unwrap_err();
             assert_eq!(error.message(), format!("the validation loss is {loss} after epoch 1"));
             assert!(error.is_diverged() && error.notes()[0].starts_with(why), "{error}");
         }
@@ -283,7 +290,7 @@ fn probability_targets_are_learned() {
                 e.map(|part| part / e.iter().sum::<f32>())
             })
             .collect();
-        let data = Dataset::regression(features, 2, shares, 3).unwrap();
+        let data = Dataset::regression(features, shares).targets_per_example(3).build().unwrap();
         let (train, held) = data.train_test_split(0.2, &mut rng).unwrap();
         for kind in [LossKind::KlDiv, LossKind::BceWithLogits] {
             let loss = Loss::new(kind);
@@ -294,10 +301,10 @@ fn probability_targets_are_learned() {
                 Rng::seed_from_u64(1),
             );
             let training = TrainConfig { loss: loss.clone(), ..TrainConfig::new(40, 32) };
-            run.fit(&training, (&train, &held), &mut NoCallback).unwrap();
+            run.fit(&training, &train, &held, &mut NoCallback).unwrap();
             let last = &run.state.history[39];
             assert!(last.val_score > 0.9, "{kind:?}: {last:?}");
-            let read = predict(&run.model, &held, &loss).unwrap();
+            let read = predict(&run.model, &held, &loss).unwrap().to_vec::<f32>().unwrap();
             if kind == LossKind::KlDiv {
                 assert!(last.val_loss < 1e-2, "{last:?}");
                 assert!(read.chunks(3).all(|row| (row.iter().sum::<f32>() - 1.0).abs() < 1e-5));

@@ -3,7 +3,8 @@
 use panoply_nn::data::Dataset;
 use panoply_nn::{
     AdamW, AdaptiveAvgPool, AveragedModel, BatchNorm, Conv2d, Embedding, Flatten, ForwardContext, Lambda, Layer,
-    Linear, Loss, LossKind, MaxPool, Module, Param, ParamVisitor, ParamVisitorMut, Sequential, Sgd, evaluate, init,
+    Linear, Loss, LossKind, Lstm, MaxPool, Module, MultiHeadAttention, Param, ParamGroup, ParamVisitor,
+    ParamVisitorMut, Sequential, Sgd, TransformerConfig, TransformerEncoderLayer, evaluate, init,
     sinusoidal_positional_encoding,
 };
 use panoply_tensor::{DType, Device, Result, Rng, Tensor};
@@ -56,7 +57,7 @@ fn a_pass_of_another_model_is_rejected_and_nothing_changes() {
         let mut optimizer = Sgd::new(0.1);
         let mut pass = ForwardContext::train(&mut rng);
         let loss = copy.forward(&images(4), &mut pass).square().mean(..);
-        let error = optimizer.step(&mut model, &loss, pass).unwrap_err();
+        let error = optimizer.step_keeping_graph(&mut model, &loss, pass).unwrap_err();
         assert!(error.message().contains("2 buffers were updated, 0 of them belong to this model"), "{error}");
         // A mistake in the loss does not change the running statistics either.
         let mut pass = ForwardContext::train(&mut rng);
@@ -91,7 +92,7 @@ fn batch_norm_of_one_value_per_channel_is_rejected() {
             let mut optimizer = Sgd::new(0.1);
             let error = match accumulate {
                 true => optimizer.accumulate(&mut layer, &loss, pass).unwrap_err(),
-                false => optimizer.step(&mut layer, &loss, pass).unwrap_err(),
+                false => optimizer.step_keeping_graph(&mut layer, &loss, pass).unwrap_err(),
             };
             assert!(error.is_diverged() && error.message().contains("the buffer running_mean would hold"), "{error}");
             assert_eq!((values(&layer), optimizer.steps), (before.clone(), 0));
@@ -106,7 +107,7 @@ fn a_layer_used_twice_in_a_pass_updates_its_statistics_twice() {
         let mut layer = BatchNorm::new(1);
         let mut pass = ForwardContext::train(&mut rng);
         let loss = layer.forward(&input, &mut pass).sum(..) + layer.forward(&(&input * 2.0), &mut pass).sum(..);
-        Sgd::new(0.0).step(&mut layer, &loss, pass).unwrap();
+        Sgd::new(0.0).step_keeping_graph(&mut layer, &loss, pass).unwrap();
         let mean = layer.running_mean.tensor().item().unwrap();
         assert!((mean - (0.1 * 4.0 * 0.9 + 0.1 * 8.0)).abs() < 1e-6, "{mean}");
     });
@@ -126,13 +127,13 @@ fn accumulated_parts_equal_the_whole_batch() {
         for _ in 0..3 {
             let mut pass = ForwardContext::train(&mut rng);
             let value = loss(&whole, 0, 8, &mut pass);
-            one.step(&mut whole, &value, pass).unwrap();
+            one.step_keeping_graph(&mut whole, &value, pass).unwrap();
             let mut pass = ForwardContext::train(&mut rng);
             let half = loss(&parts, 0, 4, &mut pass) * 0.5;
             two.accumulate(&mut parts, &half, pass).unwrap();
             let mut pass = ForwardContext::train(&mut rng);
             let half = loss(&parts, 4, 4, &mut pass) * 0.5;
-            two.step(&mut parts, &half, pass).unwrap();
+            two.step_keeping_graph(&mut parts, &half, pass).unwrap();
         }
         for (a, b) in values(&whole).iter().zip(values(&parts)) {
             assert!((a - b).abs() < 1e-5, "{a} in one step, {b} in parts");
@@ -148,10 +149,12 @@ fn param_groups_have_their_own_learning_rate() {
         let mut model = Linear::new(2, 2, &mut rng);
         let before = values(&model);
         // All gradients are zero: only weight decay changes parameters, and the bias is exempt.
-        let mut optimizer = AdamW::new(0.1).weight_decay(0.5).param_group(|name, _| name.ends_with("bias"), 1.0, false);
+        let mut optimizer = AdamW::new(0.1)
+            .weight_decay(0.5)
+            .param_group(ParamGroup::new(|name, _| name.ends_with("bias")).no_weight_decay());
         let pass = ForwardContext::train(&mut rng);
         let loss = ((model.weight.tensor() * 0.0).sum(..)) + (model.bias.as_ref().unwrap().tensor() * 0.0).sum(..);
-        optimizer.step(&mut model, &loss, pass).unwrap();
+        optimizer.step_keeping_graph(&mut model, &loss, pass).unwrap();
         for (i, (before, after)) in before.iter().zip(values(&model)).enumerate() {
             let want = if i < 4 { before * 0.95 } else { *before };
             assert!((after - want).abs() < 1e-6, "element {i} went from {before} to {after}");
@@ -254,7 +257,7 @@ fn a_non_finite_loss_changes_nothing() {
             let x = Tensor::from_slice(&[1.0, bad], [1, 2]);
             let mut pass = ForwardContext::train(&mut rng);
             let loss = model.forward(&x, &mut pass).square().mean(..);
-            let error = optimizer.step(&mut model, &loss, pass).unwrap_err();
+            let error = optimizer.step_keeping_graph(&mut model, &loss, pass).unwrap_err();
             assert!(error.message().contains("in step 1; the parameters from before the step are kept"), "{error}");
         }
         assert_eq!(model.weight.tensor().to_vec::<f32>().unwrap(), before);
@@ -268,7 +271,7 @@ fn the_score_is_independent_of_the_unit() {
     on_cpu(|| {
         for unit in [1e-30f32, 1e-24, 1.0, 1e24, 1e30] {
             let scaled = |numbers: [f32; 4]| numbers.map(|x| x * unit).to_vec();
-            let data = Dataset::regression(scaled([2.0, 2.0, 2.0, 6.0]), 1, scaled([3.0, 1.0, 2.0, 6.0]), 1).unwrap();
+            let data = Dataset::regression(scaled([2.0, 2.0, 2.0, 6.0]), scaled([3.0, 1.0, 2.0, 6.0])).build().unwrap();
             let model = Lambda(|x: &Tensor| x.clone());
             let score = evaluate(&model, &data, &Loss::new(LossKind::L1)).unwrap().score;
             assert!((score - (1.0 - 2.0 / 14.0)).abs() < 1e-5, "{unit}: {score}");
@@ -292,7 +295,7 @@ fn tied_weights_are_one_parameter() {
         let mut pass = ForwardContext::train(&mut rng);
         let hidden = tied.forward(&words, &mut pass);
         let value = hidden.matmul(&tied.weight.tensor().t()).cross_entropy(&next);
-        Sgd::new(0.5).step(&mut tied, &value, pass).unwrap();
+        Sgd::new(0.5).step_keeping_graph(&mut tied, &value, pass).unwrap();
         assert_eq!(tied.named_parameters().len(), 1);
         for (have, want) in values(&tied).iter().zip(want) {
             assert!((have - want).abs() < 1e-6, "{have}, expected {want}");
@@ -316,13 +319,13 @@ fn frozen_parameters_are_unchanged() {
             let mut rng = Rng::seed_from_u64(0);
             let mut pass = ForwardContext::train(&mut rng);
             let loss = model.forward(&x, &mut pass).square().mean(..);
-            optimizer.step(model, &loss, pass).unwrap();
+            optimizer.step_keeping_graph(model, &loss, pass).unwrap();
             optimizer.state.into_keys().collect::<Vec<String>>()
         };
         let mut free = model.clone();
         assert_eq!(step(&mut free).len(), 6);
-        model.layers[0].freeze(true).unwrap();
-        model.layers[1].freeze(true).unwrap();
+        model.layers[0].freeze().unwrap();
+        model.layers[1].freeze().unwrap();
         let before = bits(&model);
         assert_eq!(
             (model.num_parameters(), step(&mut model)),
@@ -334,7 +337,7 @@ fn frozen_parameters_are_unchanged() {
             // A norm removes the bias of the layer before it.
             assert!(name == "0.bias" || before != &moved, "{name}");
         }
-        model.freeze(false).unwrap();
+        model.unfreeze().unwrap();
         assert_eq!(step(&mut model).len(), 6);
     });
 }
@@ -351,5 +354,91 @@ fn positional_encoding_matches_the_paper() {
             let want = if feature % 2 == 0 { angle.sin() } else { angle.cos() };
             assert!((f64::from(have) - want).abs() < 1e-5, "{have} at {position}, {feature}, expected {want}");
         }
+    });
+}
+
+/// A model whose second layer does not fit its first one.
+struct Two {
+    fc1: Linear,
+    fc2: Linear,
+}
+
+/// Line of the call of `fc2`.
+const FC2: u32 = line!() + 5;
+
+impl Layer for Two {
+    fn forward(&self, input: &Tensor, pass: &mut ForwardContext<'_>) -> Tensor {
+        let hidden = self.fc1.forward(input, pass).relu();
+        self.fc2.forward(&hidden, pass).tanh()
+    }
+}
+
+impl Module for Two {
+    fn visit(&self, visitor: &mut ParamVisitor<'_>) {
+        visitor.field("fc1", &self.fc1);
+        visitor.field("fc2", &self.fc2);
+    }
+
+    fn visit_mut(&mut self, visitor: &mut ParamVisitorMut<'_>) -> Result<()> {
+        visitor.field("fc1", &mut self.fc1)?;
+        visitor.field("fc2", &mut self.fc2)
+    }
+}
+
+#[test]
+fn an_input_that_does_not_fit_names_the_layer_and_the_line() {
+    on_cpu(|| {
+        let mut rng = Rng::seed_from_u64(0);
+        let mut two = Two { fc1: Linear::new(8, 16, &mut rng), fc2: Linear::new(32, 10, &mut rng) };
+        let x = rng.normal([4, 8]);
+        let place = format!("{}:{FC2}", file!());
+        let note = "axis -1 of its input must have the length 32, not 16";
+        let error = two.forward(&x, &mut ForwardContext::eval()).check().unwrap_err();
+        assert_eq!(error.to_string(), format!("Linear(32 → 10) got [4, 16]\n  {note}\n  {place}"));
+        let mut pass = ForwardContext::train(&mut rng);
+        let loss = two.forward(&x, &mut pass).mean(..);
+        let error = Sgd::new(0.1).step(&mut two, loss, pass).unwrap_err();
+        assert_eq!(error.to_string(), format!("fc2: Linear(32 → 10) got [4, 16]\n  {note}\n  {place}"));
+
+        // Sequences call their layers through trait objects, and blocks through closures: the line is that of the sequence's call.
+        let config = TransformerConfig { d_model: 6, num_heads: 2, dim_feedforward: 8, ..TransformerConfig::default() };
+        let rng = &mut rng;
+        let models: [(Sequential, &[usize], &str); 5] = [
+            (
+                Sequential::new().add(Linear::new(4, 8, rng)).add(TransformerEncoderLayer::new(config, rng)),
+                &[2, 5, 4],
+                "1.norms.0: LayerNorm(6) got [2, 5, 8]",
+            ),
+            (
+                Sequential::new().add(MultiHeadAttention::new(6, 2, rng)),
+                &[2, 5, 8],
+                "0.query: Linear(6 → 6) got [2, 5, 8]",
+            ),
+            (
+                Sequential::new().add(Lambda(Tensor::relu)).add(Conv2d::with_groups(4, 8, [3, 2], 2, rng)),
+                &[2, 3, 5, 5],
+                "1: Conv2d(4 → 8, [3, 2]) got [2, 3, 5, 5]",
+            ),
+            (
+                Sequential::new().add(Sequential::new().add(Lstm::new(3, 4, rng))),
+                &[2, 5, 6],
+                "0.0: Lstm(3 → 4) got [2, 5, 6]",
+            ),
+            (Sequential::new().add(BatchNorm::new(3)), &[4, 2], "0: BatchNorm(3) got [4, 2]"),
+        ];
+        for (mut model, shape, message) in models {
+            let x = rng.normal(shape);
+            let mut pass = ForwardContext::train(rng);
+            let line = line!() + 1;
+            let loss = model.forward(&x, &mut pass).mean(..);
+            let error = Sgd::new(0.1).step(&mut model, loss, pass).unwrap_err();
+            assert_eq!(error.message(), message);
+            assert!(error.to_string().ends_with(&format!("{}:{line}", file!())), "{error}");
+        }
+        // A mistake of the program's own keeps its line, also in a sequence.
+        let line = line!() + 1;
+        let model = Sequential::new().add(Lambda(|x| x.matmul(&Tensor::zeros([3, 3], DType::F32))));
+        let error = model.forward(&x, &mut ForwardContext::eval()).check().unwrap_err();
+        assert!(error.to_string().ends_with(&format!("{}:{line}", file!())), "{error}");
     });
 }

@@ -6,7 +6,7 @@ mod files;
 use panoply_nn::network::layer_spec::{
     ConvTransposeSpec, PoolSpec, RnnSpec, TransformerDecoderSpec, TransformerEncoderSpec,
 };
-use panoply_nn::{Activation, ForwardContext, Layer, LayerSpec, Loss, Module, Network};
+use panoply_nn::{Activation, ForwardContext, Layer, LayerSpec, Loss, Module, Network, Padding};
 use panoply_tensor::{Device, Rng};
 
 const DIGITS: &str = r#"
@@ -46,7 +46,7 @@ fn digits() -> Network {
             in_channels: None,
             kernel_size: vec![3, 3],
             stride: vec![],
-            padding: vec![1, 1],
+            padding: [1, 1].into(),
             dilation: vec![],
             groups: 1,
             bias: false,
@@ -102,13 +102,16 @@ fn nested_layers() {
         in_channels: None,
         kernel_size: vec![1, 1],
         stride: vec![],
-        padding: vec![],
+        padding: Padding::default(),
         dilation: vec![],
         groups: 1,
         bias: true,
     };
     let same = Network::with_input(&[2, 6, 6])
-        .add_layer(block(LayerSpec::conv(4, &[3, 3]), vec![shortcut, LayerSpec::batch_norm()]))
+        .add_layer(block(
+            LayerSpec::conv(4, &[3, 3]).with_padding(Padding::Same),
+            vec![shortcut, LayerSpec::batch_norm()],
+        ))
         .add_layer(LayerSpec::ActivationCheckpoint { layers: vec![LayerSpec::Flatten {}, LayerSpec::linear(3)] });
     assert_eq!(network, same);
     let text = serde_json::to_string(&network).unwrap();
@@ -143,14 +146,17 @@ fn output_shapes_match_the_description() {
         let image = Network::with_input(&[3, 8, 8]);
         let row = Network::with_input(&[8, 4]);
         let networks = [
-            image.clone().add_layer(LayerSpec::conv(4, &[3, 5])).add_layer(LayerSpec::GlobalAvgPool {}),
+            image
+                .clone()
+                .add_layer(LayerSpec::conv(4, &[3, 5]).with_padding(Padding::Same))
+                .add_layer(LayerSpec::GlobalAvgPool {}),
             image.clone().add_layer(LayerSpec::avg_pool(&[3, 2])).add_layer(LayerSpec::Silu {}),
             image.clone().add_layer(LayerSpec::Conv {
                 out_channels: 6,
                 in_channels: Some(3),
                 kernel_size: vec![2, 3],
                 stride: vec![2, 1],
-                padding: vec![],
+                padding: Padding::default(),
                 dilation: vec![],
                 groups: 3,
                 bias: true,
@@ -164,7 +170,7 @@ fn output_shapes_match_the_description() {
                 in_channels: None,
                 kernel_size: vec![3, 2],
                 stride: vec![],
-                padding: vec![1, 0],
+                padding: [1, 0].into(),
                 dilation: vec![2, 3],
                 groups: 1,
                 bias: true,
@@ -204,10 +210,12 @@ fn output_shapes_match_the_description() {
                     ..TransformerEncoderSpec::new(2, 8)
                 }))
                 .add_layer(LayerSpec::linear(9)),
-            image.clone().add_layer(block(LayerSpec::conv(3, &[3, 3]), vec![])).add_layer(block(
-                LayerSpec::conv(5, &[3, 3]),
-                vec![LayerSpec::conv(5, &[1, 1]), LayerSpec::batch_norm()],
-            )),
+            image.clone().add_layer(block(LayerSpec::conv(3, &[3, 3]).with_padding(Padding::Same), vec![])).add_layer(
+                block(
+                    LayerSpec::conv(5, &[3, 3]).with_padding(Padding::Same),
+                    vec![LayerSpec::conv(5, &[1, 1]), LayerSpec::batch_norm()],
+                ),
+            ),
             row.clone()
                 .add_layer(LayerSpec::MultiHeadAttention {
                     num_heads: 4,
@@ -249,7 +257,9 @@ fn output_shapes_match_the_description() {
                     norm_first: false,
                     ..TransformerEncoderSpec::new(2, 8)
                 })),
-            row.clone().add_layer(LayerSpec::conv(5, &[3])).add_layer(LayerSpec::Softmax {}),
+            row.clone()
+                .add_layer(LayerSpec::conv(5, &[3]).with_padding(Padding::Same))
+                .add_layer(LayerSpec::Softmax {}),
             row.clone().add_layer(LayerSpec::Rnn(memory(false, 3))).add_layer(LayerSpec::Gru(memory(true, 2))),
             row.clone()
                 .add_layer(LayerSpec::batch_norm())
@@ -290,10 +300,15 @@ fn a_summary_counts_parameters_and_activations() {
         assert_eq!((summary.trainable_parameters, summary.non_trainable, summary.bytes), (36 + 8 + 650, 8, 4 * 702));
         assert_eq!(summary.activation_bytes, 4 * (3 * 256 + 64 + 64 + 10));
         let mut frozen = model.clone();
-        frozen.freeze(true).unwrap();
+        frozen.freeze().unwrap();
         let frozen = frozen.summary().unwrap();
-        assert_eq!((&frozen.layers, frozen.frozen_parameters), (&summary.layers, 694));
+        assert_eq!((&frozen.layers, frozen.trainable_parameters, frozen.frozen_parameters), (&summary.layers, 0, 694));
         assert!(frozen.to_string().contains("\n0 trainable parameters, 694 frozen, 8 in buffers, 2808 bytes"));
+        let mut partly = model.clone();
+        partly.layers.layers[0].freeze().unwrap();
+        let partly = partly.summary().unwrap();
+        assert_eq!((partly.trainable_parameters, partly.frozen_parameters), (8 + 650, 36));
+        assert!(partly.to_string().contains("\n658 trainable parameters, 36 frozen, 8 in buffers, 2808 bytes"));
         let text = summary.to_string();
         assert!(text.contains("  1  conv        [4, 8, 8]                 36         144\n"), "{text}");
         assert!(

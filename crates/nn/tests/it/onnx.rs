@@ -7,10 +7,11 @@ use std::process::Command;
 
 use panoply_nn::data::npy;
 use panoply_nn::network::layer_spec::{
-    ConvTransposeSpec, Nonlinearity, PoolSpec, RnnSpec, TransformerDecoderSpec, TransformerEncoderSpec,
+    ConvTransposeSpec, PoolSpec, RnnSpec, TransformerDecoderSpec, TransformerEncoderSpec,
 };
 use panoply_nn::{
-    Activation, ForwardContext, Layer, LayerSpec, Loss, Model, Module, Network, ParamVisitorMut, Sgd, Standardize, onnx,
+    Activation, ForwardContext, Layer, LayerSpec, Loss, Model, Module, Network, Nonlinearity, Padding, ParamVisitorMut,
+    Sgd, Standardize, onnx,
 };
 use panoply_tensor::{DType, Device, Rng, Tensor};
 
@@ -36,7 +37,7 @@ fn strided(outputs: usize, size: usize, padding: usize) -> LayerSpec {
         in_channels: None,
         kernel_size: vec![size; 2],
         stride: vec![2; 2],
-        padding: vec![padding; 2],
+        padding: [padding; 2].into(),
         dilation: vec![],
         groups: 1,
         bias: false,
@@ -59,7 +60,7 @@ fn networks() -> Vec<Network> {
             .add_layer(LayerSpec::Softmax {}),
         image
             .clone()
-            .add_layer(LayerSpec::conv(6, &[3, 3]))
+            .add_layer(LayerSpec::conv(6, &[3, 3]).with_padding(Padding::Same))
             .add_layer(LayerSpec::batch_norm())
             .add_layer(LayerSpec::Relu {})
             .add_layer(LayerSpec::max_pool(&[2, 2]))
@@ -68,7 +69,7 @@ fn networks() -> Vec<Network> {
                 in_channels: None,
                 kernel_size: vec![2, 3],
                 stride: vec![2, 1],
-                padding: vec![],
+                padding: Padding::default(),
                 dilation: vec![],
                 groups: 2,
                 bias: false,
@@ -83,7 +84,7 @@ fn networks() -> Vec<Network> {
                 in_channels: None,
                 kernel_size: vec![3, 2],
                 stride: vec![],
-                padding: vec![2, 0],
+                padding: [2, 0].into(),
                 dilation: vec![2, 3],
                 groups: 1,
                 bias: true,
@@ -129,7 +130,7 @@ fn networks() -> Vec<Network> {
                     strided(6, 3, 1),
                     LayerSpec::batch_norm(),
                     LayerSpec::Relu {},
-                    LayerSpec::conv(6, &[3, 3]),
+                    LayerSpec::conv(6, &[3, 3]).with_padding(Padding::Same),
                     LayerSpec::batch_norm(),
                 ],
                 shortcut: vec![strided(6, 1, 0), LayerSpec::batch_norm()],
@@ -137,7 +138,7 @@ fn networks() -> Vec<Network> {
             .add_layer(LayerSpec::Hardswish {})
             .add_layer(LayerSpec::Residual {
                 layers: vec![LayerSpec::ActivationCheckpoint {
-                    layers: vec![LayerSpec::conv(6, &[3, 3]), LayerSpec::Selu {}],
+                    layers: vec![LayerSpec::conv(6, &[3, 3]).with_padding(Padding::Same), LayerSpec::Selu {}],
                 }],
                 shortcut: vec![],
             })
@@ -174,7 +175,9 @@ fn networks() -> Vec<Network> {
                 epsilon: 1e-2,
                 ..TransformerDecoderSpec::new(2, 7, vec![LayerSpec::RmsNorm { epsilon: 1e-5 }])
             })),
-        rows.clone().add_layer(LayerSpec::conv(5, &[3])).add_layer(LayerSpec::Reshape { shape: vec![3, 10] }),
+        rows.clone()
+            .add_layer(LayerSpec::conv(5, &[3]).with_padding(Padding::Same))
+            .add_layer(LayerSpec::Reshape { shape: vec![3, 10] }),
         // A sequence of four steps, decoded with attention to the three before it.
         rows.clone()
             .add_layer(LayerSpec::TransformerDecoder(TransformerDecoderSpec {
@@ -274,7 +277,7 @@ fn trained(network: &Network, seed: u64) -> (Model, Tensor) {
     let logits = model.forward(&x, &mut pass).flatten(1);
     if network.layers.iter().any(|layer| layer.kind() == "linear") {
         let loss = Loss::default().compute(&logits, &Tensor::from_slice(&[0i32, 1, 2], [3]));
-        Sgd::new(0.1).step(&mut model, &loss, pass).unwrap();
+        Sgd::new(0.1).step_keeping_graph(&mut model, &loss, pass).unwrap();
     }
     (model, x)
 }
@@ -340,7 +343,7 @@ fn large_networks_are_exported_as_two_files() {
             .add_layer(LayerSpec::Gelu {})
             .add_layer(LayerSpec::linear(50)),
         Network::with_input(&[4, 9, 8])
-            .add_layer(LayerSpec::conv(16, &[3, 3]))
+            .add_layer(LayerSpec::conv(16, &[3, 3]).with_padding(Padding::Same))
             .add_layer(LayerSpec::batch_norm())
             .add_layer(LayerSpec::Flatten {})
             .add_layer(LayerSpec::linear(3)),

@@ -46,7 +46,7 @@ fn a_step_that_cannot_fit_is_rejected_before_it_starts() {
             device.memory_stats().allocated + (plan.allocated_bytes() + half.allocated_bytes()) / 2,
         ));
         let before: Vec<f32> = run.model.named_parameters()[0].1.tensor().to_vec().unwrap();
-        let error = run.fit(&training, (&data, &data), &mut NoCallback).unwrap_err();
+        let error = run.fit(&training, &data, &data, &mut NoCallback).unwrap_err();
         assert!(error.is_out_of_memory(), "{error}");
         let message = error.message();
         let suggested: usize =
@@ -56,11 +56,11 @@ fn a_step_that_cannot_fit_is_rejected_before_it_starts() {
         assert_eq!((before, run.optimizer.steps), (run.model.named_parameters()[0].1.tensor().to_vec().unwrap(), 0));
         // The suggested batch size fits.
         let few = data.select(&(0..suggested).collect::<Vec<usize>>());
-        run.fit(&TrainConfig::new(1, suggested), (&few, &few), &mut NoCallback).unwrap();
+        run.fit(&TrainConfig::new(1, suggested), &few, &few, &mut NoCallback).unwrap();
         assert_eq!(run.optimizer.steps, 1);
         device.trim();
         device.set_memory_limit(Some(device.memory_stats().allocated + 200_000));
-        let error = run.fit(&TrainConfig::new(2, 64), (&data, &data), &mut NoCallback).unwrap_err();
+        let error = run.fit(&TrainConfig::new(2, 64), &data, &data, &mut NoCallback).unwrap_err();
         assert!(error.message().ends_with("not even one example fits; use a smaller network"), "{error}");
         device.set_memory_limit(None);
     });
@@ -79,7 +79,7 @@ fn memory_between_steps_is_counted() {
         device.trim();
         // In addition, three times 64 examples of 260 bytes are resident.
         device.set_memory_limit(Some(device.memory_stats().allocated + step + 3 * 64 * 260 + params / 2));
-        let fits = |training: TrainConfig| run.clone().fit(&training, (&few, &few), &mut NoCallback);
+        let fits = |training: TrainConfig| run.clone().fit(&training, &few, &few, &mut NoCallback);
         let error = |training: TrainConfig| fits(training).unwrap_err().to_string();
         fits(TrainConfig::new(0, 32)).unwrap();
         for training in [
@@ -113,12 +113,12 @@ fn a_suggested_batch_leaves_room_for_validation_data() {
         assert!((260 * many.len()) as u64 + 60_000 < cap / 4, "{cap}");
         device.set_memory_limit(Some(device.memory_stats().allocated + cap));
         let suggested =
-            |held: &Dataset| run.suggest_batch_size(&TrainConfig::new(1, 64), (&train, held)).unwrap().unwrap();
+            |held: &Dataset| run.suggest_batch_size(&TrainConfig::new(1, 64), &train, held).unwrap().unwrap();
         let (beside_few, beside_many) = (suggested(&few), suggested(&many));
         assert!(beside_many < beside_few, "{beside_many} beside many, {beside_few} beside few");
         // A run with the suggested size fits; validation runs in parts that fit.
         let mut run = run.clone();
-        run.fit(&TrainConfig::new(1, beside_many), (&train, &many), &mut NoCallback).unwrap();
+        run.fit(&TrainConfig::new(1, beside_many), &train, &many, &mut NoCallback).unwrap();
         assert!(run.optimizer.steps > 0);
         device.set_memory_limit(None);
     });
@@ -138,7 +138,7 @@ fn a_full_disk_keeps_the_previous_file() {
         let (mut run, data) = wide();
         let part = data.select(&(0..128).collect::<Vec<usize>>());
         let training = TrainConfig { checkpoint_path: Some(file.clone()), ..TrainConfig::new(2, 64) };
-        run.fit(&TrainConfig { epochs: 1, ..training.clone() }, (&part, &part), &mut NoCallback).unwrap();
+        run.fit(&TrainConfig { epochs: 1, ..training.clone() }, &part, &part, &mut NoCallback).unwrap();
         let before = std::fs::read(&file).unwrap();
         // A process that may write no more than a few KiB to a file: its write fails as on a full disk.
         let limited = "trap '' XFSZ; ulimit -f 8; exec \"$0\" --exact out_of_memory::a_full_disk_keeps_the_previous_file --nocapture";
@@ -166,7 +166,7 @@ fn cannot_save(file: &Path) {
     run.load_checkpoint(file).unwrap();
     let part = data.select(&(0..128).collect::<Vec<usize>>());
     let training = TrainConfig { checkpoint_path: Some(file.to_path_buf()), ..TrainConfig::new(2, 64) };
-    let error = run.fit(&training, (&part, &part), &mut NoCallback).unwrap_err();
+    let error = run.fit(&training, &part, &part, &mut NoCallback).unwrap_err();
     assert!(error.message().starts_with("cannot write ") && error.to_string().contains("File too large"), "{error}");
     assert!(error.notes().iter().any(|note| note == "the file is unchanged"), "{error}");
 }

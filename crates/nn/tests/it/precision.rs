@@ -4,7 +4,7 @@ use panoply_nn::data::{Dataset, digits};
 use panoply_nn::optim::GradScaler;
 use panoply_nn::trainer::NoCallback;
 use panoply_nn::{
-    AdamW, ForwardContext, Layer, LayerSpec, Linear, Loss, Model, Module, Network, Sgd, TrainConfig, Trainer,
+    AdamW, ForwardContext, Layer, LayerSpec, Linear, Loss, Model, Module, Network, Padding, Sgd, TrainConfig, Trainer,
 };
 use panoply_tensor::{DType, Device, Rng, Tensor};
 
@@ -26,13 +26,13 @@ fn mlp() -> Network {
 /// Returns the gradients of one step of a model in a precision: the change by gradient descent at learning rate 1.
 fn gradients(model: &Model, precision: DType, scale: Option<GradScaler>) -> Vec<f32> {
     let data = digits::load().unwrap().with_shape(&model.network.input).unwrap();
-    let (x, y) = data.select(&(0..64).collect::<Vec<usize>>()).full_batch();
+    let batch = data.select(&(0..64).collect::<Vec<usize>>()).full_batch();
     let (mut moved, mut rng) = (model.clone(), Rng::seed_from_u64(1));
     let mut pass = ForwardContext::train(&mut rng).autocast(precision);
-    let loss = Loss::default().compute(&moved.forward(&x, &mut pass), &y);
+    let loss = Loss::default().compute(&moved.forward(&batch.inputs, &mut pass), &batch.targets);
     let mut optimizer = Sgd::new(1.0);
     optimizer.grad_scaler = scale;
-    optimizer.step(&mut moved, &loss, pass).unwrap();
+    optimizer.step_keeping_graph(&mut moved, &loss, pass).unwrap();
     let trained = |model: &Model| -> Vec<f32> {
         let params = model.named_parameters().into_iter().filter(|(_, param)| param.requires_grad());
         params.flat_map(|(_, param)| param.tensor().to_vec::<f32>().unwrap()).collect()
@@ -45,7 +45,7 @@ fn gradients(model: &Model, precision: DType, scale: Option<GradScaler>) -> Vec<
 #[test]
 fn half_precision_gradients_are_close_to_f32() {
     on_cpu(|| {
-        let padded = LayerSpec::conv(4, &[3, 3]);
+        let padded = LayerSpec::conv(4, &[3, 3]).with_padding(Padding::Same);
         let networks = [
             mlp(),
             Network::with_input(&[1, 8, 8])
@@ -95,7 +95,7 @@ fn training_converges_in_every_precision() {
             let model = mlp().build(&mut rng).unwrap();
             let mut run = Trainer::new(model, AdamW::new(5e-3).clip_grad_norm(1.0), rng);
             let training = TrainConfig { precision, ..TrainConfig::new(8, 64) };
-            run.fit(&training, (&train, &held), &mut NoCallback).unwrap();
+            run.fit(&training, &train, &held, &mut NoCallback).unwrap();
             let best = run.state.history.iter().map(|epoch| epoch.val_score).fold(0.0, f64::max);
             assert!(best > 0.9, "{precision}: validation accuracy {best}");
             assert!(run.model.named_parameters().iter().all(|(_, param)| param.tensor().dtype() == DType::F32));
@@ -126,7 +126,7 @@ fn an_overflowing_step_is_skipped_and_the_scale_is_reduced() {
         while values(&model) == before {
             let mut pass = ForwardContext::train(&mut rng).autocast(DType::F16);
             let loss = model.forward(&x, &mut pass).cast(DType::F32).square().mean(..);
-            assert!(optimizer.step(&mut model, &loss, pass).unwrap().is_finite());
+            assert!(optimizer.step_keeping_graph(&mut model, &loss, pass).unwrap().is_finite());
             steps += 1;
             assert!(steps < 20, "the scale never became small enough");
         }
@@ -150,7 +150,7 @@ fn a_non_finite_gradient_is_rejected_and_named() {
             optimizer.grad_clip = clip.map(panoply_nn::optim::GradClip::Norm);
             let bias = model.bias.as_ref().unwrap().tensor();
             let loss = model.weight.tensor().square().sum(..) + bias.sqrt().sum(..);
-            let error = optimizer.step(&mut model, &loss, ForwardContext::train(&mut rng)).unwrap_err();
+            let error = optimizer.step_keeping_graph(&mut model, &loss, ForwardContext::train(&mut rng)).unwrap_err();
             let want = "but a gradient is not finite, first that of bias; the parameters from before the step are kept";
             assert!(
                 error.message().starts_with("the loss of step 1 is ") && error.message().ends_with(want),
@@ -168,7 +168,7 @@ fn the_first_non_finite_layer_is_named() {
         let data = |value: f32| {
             let mut features = vec![0.5; 16 * 64];
             features[7] = value;
-            Dataset::classification(features, 64, (0..16).map(|i| i % 10).collect(), 10).unwrap()
+            Dataset::classification(features, (0..16).map(|i| i % 10).collect()).build().unwrap()
         };
         let run = |weight: f32| {
             let mut model = mlp().build(&mut Rng::seed_from_u64(0)).unwrap();
@@ -186,7 +186,7 @@ fn the_first_non_finite_layer_is_named() {
         ] {
             let mut run = run(weight);
             let examples = data(value);
-            let error = run.fit(&training, (&examples, &data(0.5)), &mut NoCallback).unwrap_err();
+            let error = run.fit(&training, &examples, &data(0.5), &mut NoCallback).unwrap_err();
             let want = format!("the first non-finite values are {place}");
             assert!(error.notes().contains(&want), "{error}");
             assert_eq!(run.optimizer.steps, run.state.step as u64);

@@ -1,5 +1,7 @@
 //! A run that was stopped, saved and loaded continues bit for bit like an uninterrupted one. Classification metrics.
 
+use std::ops::ControlFlow;
+
 use panoply_nn::data::digits;
 use panoply_nn::metrics::{ConfusionMatrix, roc_auc, top_k_accuracy};
 use panoply_nn::trainer::{Callback, StepReport};
@@ -17,12 +19,11 @@ fn on_cpu(work: impl FnOnce()) {
 struct StopAt(usize, usize);
 
 impl Callback for StopAt {
-    fn on_train_batch_end(&mut self, report: &StepReport) -> bool {
-        (report.epoch, report.step) != (self.0, self.1)
-    }
-
-    fn on_epoch_end(&mut self, _: &EpochReport) -> bool {
-        true
+    fn on_train_batch_end(&mut self, report: &StepReport) -> ControlFlow<()> {
+        match (report.epoch, report.step) == (self.0, self.1) {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
     }
 }
 
@@ -53,12 +54,12 @@ fn a_resumed_run_equals_an_uninterrupted_one() {
         let training =
             TrainConfig { lr_schedule: LrSchedule::Cosine { t_max: 45, min_factor: 0.1 }, ..TrainConfig::new(3, 64) };
         let mut whole = fresh(1);
-        whole.fit(&training, (&train, &held), &mut StopAt(0, 0)).unwrap();
+        whole.fit(&training, &train, &held, &mut StopAt(0, 0)).unwrap();
 
         // The run stops in the middle of the second epoch, and again at the end of it.
         let saved = TrainConfig { checkpoint_path: Some(file.clone()), ..training.clone() };
         let mut run = fresh(1);
-        run.fit(&saved, (&train, &held), &mut StopAt(2, 5)).unwrap();
+        run.fit(&saved, &train, &held, &mut StopAt(2, 5)).unwrap();
         assert_eq!((run.state.history.len(), run.state.step), (1, 5));
         // JSON has no infinite numbers, but scores and losses can be infinite.
         let mut odd = run.clone();
@@ -77,7 +78,7 @@ fn a_resumed_run_equals_an_uninterrupted_one() {
             // The run starts from a different seed, of which nothing must remain.
             run = fresh(99);
             run.load_checkpoint(&file).unwrap();
-            run.fit(&saved, (&train, &held), &mut { stop }).unwrap();
+            run.fit(&saved, &train, &held, &mut { stop }).unwrap();
         }
         assert_eq!(bits(&run.model), bits(&whole.model));
         assert_eq!(bits(run.best_model()), bits(whole.best_model()));
@@ -101,7 +102,7 @@ fn a_resumed_run_equals_an_uninterrupted_one() {
         let bytes = std::fs::read(&file).unwrap();
         std::fs::write(&file, &bytes[..bytes.len() / 2]).unwrap();
         assert!(other.load_checkpoint(&file).unwrap_err().is_corrupt());
-        whole.state.best_epoch = 4;
+        whole.state.best_epoch = Some(4);
         whole.save_checkpoint(&file).unwrap();
         let error = fresh(5).load_checkpoint(&file).unwrap_err();
         assert!(

@@ -143,8 +143,9 @@ fn padding_is_ignored_in_training_evaluation_and_prediction() {
         let lengths: Vec<i32> = (0..48).map(|at| 1 + at * 5 % TIME as i32).collect();
         let learned = |behind: f32, precision: DType| {
             let labels = (0..48).map(|at| at % 3).collect();
-            let data = Dataset::classification(padded(&lengths, behind), TIME * FEATURES, labels, 3).unwrap();
-            let data = data.with_shape(&[TIME, FEATURES]).unwrap().with_seq_lengths(lengths.clone()).unwrap();
+            let data = Dataset::classification(padded(&lengths, behind), labels).num_classes(3);
+            let data = data.example_shape(&[TIME, FEATURES]).build().unwrap();
+            let data = data.with_seq_lengths(lengths.clone()).unwrap();
             let network = Network::with_input(&[TIME, FEATURES])
                 .add_layer(LayerSpec::Standardize {})
                 .add_layer(LayerSpec::linear(6))
@@ -157,9 +158,9 @@ fn padding_is_ignored_in_training_evaluation_and_prediction() {
             model.layers.layers[0] = Box::new(Standardize::fit(&data, &[TIME, FEATURES]).unwrap());
             let mut run = Trainer::new(model, AdamW::new(1e-2), rng);
             let training = TrainConfig { precision, ..TrainConfig::new(3, 16) };
-            run.fit(&training, (&data, &data.select(&[5, 0, 9, 20])), &mut NoCallback).unwrap();
+            run.fit(&training, &data, &data.select(&[5, 0, 9, 20]), &mut NoCallback).unwrap();
             let judged = evaluate(&run.model, &data, &Loss::default()).unwrap();
-            let shares = predict(&run.model, &data, &Loss::default()).unwrap();
+            let shares = predict(&run.model, &data, &Loss::default()).unwrap().to_vec::<f32>().unwrap();
             (run, data, judged, shares)
         };
         for precision in [DType::F32, DType::BF16] {
@@ -168,12 +169,14 @@ fn padding_is_ignored_in_training_evaluation_and_prediction() {
         }
         let (run, data, _, shares) = learned(0.0, DType::F32);
         let ready = compile(&run.model, &CompileOptions::default()).unwrap();
-        for (have, want) in predict(&ready, &data, &Loss::default()).unwrap().iter().zip(&shares) {
+        for (have, want) in
+            predict(&ready, &data, &Loss::default()).unwrap().to_vec::<f32>().unwrap().iter().zip(&shares)
+        {
             assert!((have - want).abs() < 1e-5, "{have}, expected {want}");
         }
         let longest = Dataset { seq_lengths: None, ..data.clone() };
         assert_ne!(
-            predict(&run.model, &longest, &Loss::default()).unwrap(),
+            predict(&run.model, &longest, &Loss::default()).unwrap().to_vec::<f32>().unwrap(),
             shares,
             "without lengths all time steps count"
         );
@@ -184,7 +187,7 @@ fn padding_is_ignored_in_training_evaluation_and_prediction() {
 #[test]
 fn unsupported_sequence_lengths_are_mistakes() {
     on_cpu(|| {
-        let data = Dataset::classification(vec![0.5; 2 * 8], 8, vec![0, 1], 2).unwrap().with_shape(&[4, 2]).unwrap();
+        let data = Dataset::classification(vec![0.5; 2 * 8], vec![0, 1]).example_shape(&[4, 2]).build().unwrap();
         for (ends, wrong) in [
             (vec![4], "1 lengths for 2 sequences"),
             (vec![4, 0], "sequence 1 has the length 0, which is not in 1 ..= 4"),
@@ -192,11 +195,10 @@ fn unsupported_sequence_lengths_are_mistakes() {
         ] {
             assert_eq!(data.clone().with_seq_lengths(ends).unwrap_err().message(), wrong);
         }
-        let each = Dataset::sequence_labels(vec![0.5; 8], 4, vec![0; 8], 2, 4).unwrap();
+        let each =
+            Dataset::classification(vec![0.5; 8], vec![0; 8]).targets_per_example(4).num_classes(2).build().unwrap();
         assert!(each.with_seq_lengths(vec![4, 1]).unwrap_err().message().contains("must have the same length"));
         let data = data.with_seq_lengths(vec![4, 1]).unwrap();
-        let error = data.batches(2, &mut Rng::seed_from_u64(0)).next().unwrap().unwrap_err();
-        assert!(error.message().contains("cannot hold the valid lengths of sequences"), "{error}");
         let start = Network::with_input(&[4, 2]);
         for (layers, wrong) in [
             (vec![LayerSpec::Flatten {}], "layer 1 (flatten): it mixes time steps"),
@@ -211,7 +213,7 @@ fn unsupported_sequence_lengths_are_mistakes() {
             let network = network.add_layer(LayerSpec::Flatten {}).add_layer(LayerSpec::linear(2));
             let mut rng = Rng::seed_from_u64(0);
             let mut run = Trainer::new(network.build(&mut rng).unwrap(), AdamW::new(1e-3), rng);
-            let error = run.fit(&TrainConfig::new(1, 2), (&data, &data), &mut NoCallback).unwrap_err();
+            let error = run.fit(&TrainConfig::new(1, 2), &data, &data, &mut NoCallback).unwrap_err();
             assert!(error.message().starts_with(wrong), "{error}");
         }
     });

@@ -21,7 +21,7 @@ fn sequential_equals_the_builder() {
     assert_eq!(network, built);
     let images = sequential![
         input = [1, 8, 8],
-        Conv2d(1, 8, [3, 3]),
+        Conv2d(1, 8, [3, 3], padding = "same"),
         BatchNorm(8),
         relu,
         MaxPool([2, 2]),
@@ -35,6 +35,9 @@ fn sequential_equals_the_builder() {
         softmax,
     ];
     assert_eq!(images.output_shape().unwrap(), [10]);
+    let shapes = |network: Network| network.output_shape().unwrap();
+    assert_eq!(shapes(sequential![input = [1, 8, 8], Conv2d(1, 4, [3, 5])]), [4, 6, 4]);
+    assert_eq!(shapes(sequential![input = [1, 8, 8], Conv2d(1, 4, [3, 5], padding = [2, 0])]), [4, 10, 4]);
     let words = sequential![
         input = [8, 6],
         MultiHeadAttention(3),

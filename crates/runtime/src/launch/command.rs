@@ -73,14 +73,26 @@ impl Device {
     /// # Errors
     /// A command is invalid, or the device rejects the submission.
     pub fn submit(&self, work: &[Command<'_>]) -> Result<()> {
-        self.submit_to(&self.default_queue(), work, false).map(drop)
+        self.submit_to(&self.default_queue(), work).map(drop)
     }
 
-    /// Like [`Device::submit`], to a given queue of this device. With `timed`, the event measures the device time.
+    /// Like [`Device::submit`], to a given queue of this device.
     ///
     /// # Errors
     /// A command is invalid, the queue belongs to another device, or the device rejects the submission.
-    pub fn submit_to(&self, queue: &Queue, work: &[Command<'_>], timed: bool) -> Result<Event> {
+    pub fn submit_to(&self, queue: &Queue, work: &[Command<'_>]) -> Result<Event> {
+        self.submit_with_timing(queue, work, false)
+    }
+
+    /// Like [`Device::submit_to`], with an event that measures the time on the device.
+    ///
+    /// # Errors
+    /// As for [`Device::submit_to`].
+    pub fn submit_timed(&self, queue: &Queue, work: &[Command<'_>]) -> Result<Event> {
+        self.submit_with_timing(queue, work, true)
+    }
+
+    fn submit_with_timing(&self, queue: &Queue, work: &[Command<'_>], is_timed: bool) -> Result<Event> {
         if queue.device() != self {
             let theirs = queue.device();
             return Err(Error::mistake(format!(
@@ -92,7 +104,7 @@ impl Device {
             steps.push(one.step(self)?);
         }
         let touches = work.iter().flat_map(Command::touches);
-        let ticket = self.enqueue(queue.id(), &steps, touches, timed, |position| work[position].entry())?;
+        let ticket = self.enqueue(queue.id(), &steps, touches, is_timed, |position| work[position].entry())?;
         Ok(Event::new(self.clone(), queue.id(), ticket))
     }
 }

@@ -81,7 +81,7 @@ fn run(seed: u64, steps: usize, most: u64, progress: u64) {
                     Command::Kernel { prepared: &prepared, grid: Grid::from(ELEMS), args },
                     Command::Fill { to: &fill, pattern: &[7] },
                 ];
-                device.submit_to(queue, &work, false).unwrap();
+                device.submit_to(queue, &work).unwrap();
                 (0..ELEMS).for_each(|i| model[i] = model[i].wrapping_mul(5).wrapping_add(source_model[i]));
                 model[0] = 0x0707_0707;
             }

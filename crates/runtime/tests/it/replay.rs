@@ -151,9 +151,9 @@ fn replays_are_ordered_with_other_queues() {
         let [x, y, _] = memory.bindings();
         let copy = device.zeros::<u32>(LEN).unwrap();
         memory.replay(&recorded, 3).unwrap();
-        device.submit_to(&queue, &[Command::Copy { from: y, to: copy.storage() }], false).unwrap();
+        device.submit_to(&queue, &[Command::Copy { from: y, to: copy.storage() }]).unwrap();
         let args = vec![LaunchArg::read(copy.storage(), DType::U32), LaunchArg::write(x, DType::U32)];
-        device.submit_to(&queue, &[Command::Kernel { prepared: &step, grid: Grid::from(LEN), args }], false).unwrap();
+        device.submit_to(&queue, &[Command::Kernel { prepared: &step, grid: Grid::from(LEN), args }]).unwrap();
         memory.replay(&recorded, 4).unwrap();
         let first = expected(&words(5), 3);
         let x: Vec<u32> = first.iter().map(|y| y.wrapping_mul(3).wrapping_add(1)).collect();

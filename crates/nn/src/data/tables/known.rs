@@ -70,10 +70,7 @@ impl TableSchema<'_> {
         read.notes = examples.unknown_categories(&columns);
         let offsets = self.labels.iter().map(|label| self.offsets.get(label).copied().unwrap_or(0.0));
         read.offsets = if self.task == Task::Regression { offsets.collect() } else { Vec::new() };
-        Ok(match self.task {
-            Task::Regression | Task::MultiLabel => read.of_numbers(self.labels.len(), self.task == Task::MultiLabel),
-            Task::Classification | Task::Text => read,
-        })
+        Ok(read.for_task(self.task, self.labels.len()))
     }
 
     /// Returns the label of each example from these columns, where known.

@@ -79,6 +79,29 @@ fn layers_in_files_and_their_mistakes() {
             "kind = \"conv\"\nout_channels = 4\nkernel_size = [3]\ndilation = [0]",
             "6: layer 1 (conv): dilation 0 is not in",
         ),
+        // The lengths that PyTorch's nn.Conv2d has with `padding="same"`.
+        ("[2, 9, 8]", "kind = \"conv\"\nout_channels = 4\nkernel_size = [3, 5]\npadding = \"same\"", "[4, 9, 8]"),
+        (
+            "[2, 9]",
+            "kind = \"conv\"\nout_channels = 4\nkernel_size = [4]\npadding = \"same\"\ndilation = [2]",
+            "[4, 9]",
+        ),
+        ("[2, 9]", "kind = \"conv\"\nout_channels = 4\nkernel_size = [3]", "[4, 7]"),
+        (
+            "[2, 9]",
+            "kind = \"conv\"\nout_channels = 4\nkernel_size = [4]\npadding = \"same\"",
+            "6: layer 1 (conv): padding \"same\" of kernel_size [4] is not equal on both sides; use odd sizes",
+        ),
+        (
+            "[2, 9]",
+            "kind = \"conv\"\nout_channels = 4\nkernel_size = [3]\nstride = [2]\npadding = \"same\"",
+            "7: layer 1 (conv): padding \"same\" needs stride 1, not [2]",
+        ),
+        (
+            "[2, 9]",
+            "kind = \"conv\"\nout_channels = 4\nkernel_size = [3]\npadding = \"full\"",
+            "6: layer 1 (conv): `padding`: invalid value: string \"full\", expected a number for each axis, such as [1, 1], or \"same\"",
+        ),
         ("[2, 9]", "kind = \"max_pool\"\nkernel_size = [3]\nstride = [2]\npadding = [1]", "[2, 5]"),
         (
             "[2, 9]",

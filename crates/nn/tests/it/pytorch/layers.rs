@@ -1,8 +1,9 @@
 //! Layers with PyTorch's weights: outputs, gradients of inputs and weights, running statistics.
 
 use panoply_nn::{
-    BatchNorm, Embedding, ForwardContext, Layer, LayerNorm, Module, MultiHeadAttention, RnnBase, RnnKind, RnnState,
-    Sgd, TransformerConfig, TransformerDecoderLayer, TransformerEncoderLayer,
+    BatchNorm, Embedding, ForwardContext, Gru, GruCell, Layer, LayerNorm, LstmCell, Module, MultiHeadAttention,
+    Nonlinearity, RecurrentCell, Rnn, RnnBase, RnnCell, RnnOptions, RnnState, Sgd, TransformerConfig,
+    TransformerDecoderLayer, TransformerEncoderLayer,
 };
 use panoply_tensor::{AttentionOptions, DType, Rng, Tensor};
 
@@ -23,11 +24,10 @@ fn compare(name: &str, file: &Fixture, inputs: &[Tensor], outputs: &[Tensor], sl
     }
 }
 
-const CELLS: [(&str, RnnKind); 3] = [("rnn", RnnKind::Tanh), ("lstm", RnnKind::Lstm), ("gru", RnnKind::Gru)];
-
 /// Returns two bidirectional layers with the weights of a fixture.
-fn recurrent(cell: RnnKind, file: &Fixture) -> RnnBase {
-    let mut network = RnnBase::new(cell, 5, 4, 2, true, &mut Rng::seed_from_u64(0));
+fn recurrent<C: RecurrentCell + Default>(file: &Fixture) -> RnnBase<C> {
+    let options = RnnOptions { num_layers: 2, bidirectional: true, ..RnnOptions::default() };
+    let mut network = RnnBase::with_options(5, 4, options, &mut Rng::seed_from_u64(0));
     for (depth, layer) in network.layers.iter_mut().enumerate() {
         for (direction, end) in layer.directions.iter_mut().zip(["", "_reverse"]) {
             let of = |what: &str| file.get(&format!("state/{what}_l{depth}{end}"));
@@ -41,10 +41,16 @@ fn recurrent(cell: RnnKind, file: &Fixture) -> RnnBase {
 }
 
 /// Compares the results of a network: outputs, last states and gradients.
-fn compare_recurrent(name: &str, file: &Fixture, network: &RnnBase, inputs: &[Tensor], given: (Tensor, RnnState)) {
+fn compare_recurrent<C>(
+    name: &str,
+    file: &Fixture,
+    network: &RnnBase<C>,
+    inputs: &[Tensor],
+    given: (Tensor, RnnState),
+) {
     let (output, memory) = given;
     let mut outputs = vec![output, memory.hidden];
-    if network.cell == RnnKind::Lstm {
+    if name.starts_with("lstm") {
         outputs.push(memory.cell);
     }
     let [first, second] = [&network.layers[0].directions[0], &network.layers[1].directions[1]];
@@ -56,41 +62,51 @@ fn compare_recurrent(name: &str, file: &Fixture, network: &RnnBase, inputs: &[Te
     compare(name, file, inputs, &outputs, &slopes);
 }
 
+/// Compares two bidirectional layers with PyTorch's over whole sequences.
+fn compare_whole<C: RecurrentCell + Default>(name: &str) {
+    let file = Fixture::new(LAYERS, name);
+    let network = recurrent::<C>(&file);
+    let input = file.get("in/0");
+    let given = network.forward_with_state(&input, None, &mut ForwardContext::eval());
+    compare_recurrent(name, &file, &network, &[input], given);
+}
+
 #[test]
 fn recurrent_layers() {
     on_cpu(|| {
-        for (name, cell) in CELLS {
-            let file = Fixture::new(LAYERS, name);
-            let network = recurrent(cell, &file);
-            let input = file.get("in/0");
-            let given = network.forward_with_state(&input, None, &mut ForwardContext::eval());
-            compare_recurrent(name, &file, &network, &[input], given);
-        }
+        compare_whole::<RnnCell>("rnn");
+        compare_whole::<LstmCell>("lstm");
+        compare_whole::<GruCell>("gru");
     });
+}
+
+/// Compares two bidirectional layers with PyTorch's over packed sequences, from zeros and from a state.
+fn compare_packed<C: RecurrentCell + Default>(name: &str) {
+    let lengths = Tensor::from_slice(&[6i32, 2, 4], [3]);
+    let file = Fixture::new(PACKED, name);
+    let network = recurrent::<C>(&file);
+    let input = file.get("in/0");
+    let given = network.forward_packed(&input, &lengths, None, &mut ForwardContext::eval());
+    compare_recurrent(name, &file, &network, &[input], given);
+
+    let count = if name == "lstm" { 3 } else { 2 };
+    let name = format!("{name} with a state");
+    let file = Fixture::new(PACKED, &name);
+    let network = recurrent::<C>(&file);
+    let inputs: Vec<Tensor> = (0..count).map(|i| file.get(&format!("in/{i}"))).collect();
+    let start = RnnState { hidden: inputs[1].clone(), cell: inputs[count - 1].clone() };
+    let given = network.forward_packed(&inputs[0], &lengths, Some(&start), &mut ForwardContext::eval());
+    compare_recurrent(&name, &file, &network, &inputs, given);
 }
 
 #[test]
 fn recurrent_layers_over_packed_sequences() {
     on_cpu(|| {
-        let lengths = Tensor::from_slice(&[6i32, 2, 4], [3]);
-        for (name, cell) in CELLS {
-            let file = Fixture::new(PACKED, name);
-            let network = recurrent(cell, &file);
-            let input = file.get("in/0");
-            let given = network.forward_packed(&input, &lengths, None, &mut ForwardContext::eval());
-            compare_recurrent(name, &file, &network, &[input], given);
-
-            let name = format!("{name} with a state");
-            let file = Fixture::new(PACKED, &name);
-            let network = recurrent(cell, &file);
-            let count = if cell == RnnKind::Lstm { 3 } else { 2 };
-            let inputs: Vec<Tensor> = (0..count).map(|i| file.get(&format!("in/{i}"))).collect();
-            let start = RnnState { hidden: inputs[1].clone(), cell: inputs[count - 1].clone() };
-            let given = network.forward_packed(&inputs[0], &lengths, Some(&start), &mut ForwardContext::eval());
-            compare_recurrent(&name, &file, &network, &inputs, given);
-        }
+        compare_packed::<RnnCell>("rnn");
+        compare_packed::<LstmCell>("lstm");
+        compare_packed::<GruCell>("gru");
         // A sequence of length zero keeps its initial state; a length above the number of time steps is clamped.
-        let network = RnnBase::new(RnnKind::Gru, 5, 4, 1, false, &mut Rng::seed_from_u64(0));
+        let network = Gru::new(5, 4, &mut Rng::seed_from_u64(0));
         let x = Rng::seed_from_u64(1).normal([2, 3, 5]);
         let lengths = Tensor::from_slice(&[0u8, 9], [2]);
         let (output, memory) = network.forward_packed(&x, &lengths, None, &mut ForwardContext::eval());
@@ -226,7 +242,7 @@ fn batch_norm_and_its_running_statistics() {
 #[test]
 fn recurrent_layers_with_relu() {
     on_cpu(|| {
-        let network = RnnBase::new(RnnKind::Relu, 3, 4, 1, false, &mut Rng::seed_from_u64(2));
+        let network = Rnn::new(3, 4, &mut Rng::seed_from_u64(2)).nonlinearity(Nonlinearity::Relu);
         let x = Rng::seed_from_u64(1).normal([2, 5, 3]);
         let (output, memory) = network.forward_with_state(&x, None, &mut ForwardContext::eval());
         let weights = &network.layers[0].directions[0];

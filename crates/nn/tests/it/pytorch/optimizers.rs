@@ -4,7 +4,7 @@ use panoply_nn::optim::UpdateRule;
 use panoply_nn::{
     Adagrad, Adam, AdamW, ForwardContext, Linear, Lion, LrSchedule, Optimizer, Param, ReduceLrOnPlateau, RmsProp, Sgd,
 };
-use panoply_tensor::Rng;
+use panoply_tensor::{Rng, Tensor};
 
 use super::{Fixture, OPTIMIZERS, close, on_cpu};
 
@@ -28,17 +28,102 @@ fn optimizers_follow_pytorch() {
     on_cpu(|| {
         follows("sgd", Sgd::new(0.05));
         follows("sgd, momentum", Sgd::new(0.02).momentum(0.9).weight_decay(0.01));
-        follows("sgd, nesterov", Sgd::new(0.02).nesterov(0.9));
+        follows("sgd, nesterov", Sgd::new(0.02).nesterov().momentum(0.9));
         follows("adam", Adam::new(0.05).weight_decay(0.01));
         follows("adamw", AdamW::new(0.05).weight_decay(0.1));
         follows("rmsprop", RmsProp::new(0.01));
         follows("rmsprop, centered, momentum", RmsProp::new(0.005).centered().momentum(0.9));
-        let mut adagrad = Adagrad::new(0.3);
-        adagrad.rule.lr_decay = 0.01;
-        follows("adagrad", adagrad);
+        follows("adagrad", Adagrad::new(0.3).lr_decay(0.01));
         follows("lion", Lion::new(0.013).weight_decay(0.1));
         follows("clipped by norm", Sgd::new(0.1).clip_grad_norm(0.3));
         follows("clipped by value", Sgd::new(0.1).clip_grad_value(0.05));
+    });
+}
+
+/// Returns the values of a single parameter, whose gradients are given, after each step.
+fn values<R: UpdateRule>(mut optimizer: Optimizer<R>, start: f64, gradients: &[f64]) -> Vec<f64> {
+    let mut model = Linear { weight: Param::new(Tensor::from_slice(&[start as f32], [1, 1])), bias: None };
+    let mut rng = Rng::seed_from_u64(0);
+    let mut step = |gradient: &f64| {
+        let loss = (model.weight.tensor() * *gradient).sum(..);
+        optimizer.step(&mut model, loss, ForwardContext::train(&mut rng)).unwrap();
+        model.weight.tensor().item().unwrap()
+    };
+    gradients.iter().map(&mut step).collect()
+}
+
+/// Settings other than the defaults, compared with the equations of the papers in f64.
+#[test]
+fn settings_of_the_rules() {
+    on_cpu(|| {
+        let gradients = [0.5, -1.5, 2.0, 0.25];
+        let agree = |name: &str, have: Vec<f64>, rule: &mut dyn FnMut(usize, f64, f64) -> f64| {
+            let mut want = 0.75;
+            for (step, (have, gradient)) in have.iter().zip(gradients).enumerate() {
+                want = rule(step + 1, want, gradient);
+                assert!((have - want).abs() < 1e-5, "{name}, step {}: {have}, expected {want}", step + 1);
+            }
+        };
+        let (mut m, mut v) = (0.0, 0.0);
+        let adam = values(Adam::new(0.1).betas(0.6, 0.8).eps(0.05), 0.75, &gradients);
+        agree("adam", adam, &mut |step, x, g| {
+            (m, v) = (0.6 * m + 0.4 * g, 0.8 * v + 0.2 * g * g);
+            let (mean, square) = (m / (1.0 - 0.6f64.powi(step as i32)), v / (1.0 - 0.8f64.powi(step as i32)));
+            x - 0.1 * mean / (square.sqrt() + 0.05)
+        });
+        let (mut m, mut v) = (0.0, 0.0);
+        let adamw = values(AdamW::new(0.1).betas(0.6, 0.8).eps(0.05).weight_decay(0.5), 0.75, &gradients);
+        agree("adamw", adamw, &mut |step, x, g| {
+            (m, v) = (0.6 * m + 0.4 * g, 0.8 * v + 0.2 * g * g);
+            let (mean, square) = (m / (1.0 - 0.6f64.powi(step as i32)), v / (1.0 - 0.8f64.powi(step as i32)));
+            x * (1.0 - 0.1 * 0.5) - 0.1 * mean / (square.sqrt() + 0.05)
+        });
+        let mut v = 0.0;
+        let rmsprop = values(RmsProp::new(0.1).alpha(0.7).eps(0.05), 0.75, &gradients);
+        agree("rmsprop", rmsprop, &mut |_, x, g| {
+            v = 0.7 * v + 0.3 * g * g;
+            x - 0.1 * g / (v.sqrt() + 0.05)
+        });
+        let mut v = 0.0;
+        let adagrad = values(Adagrad::new(0.1).lr_decay(0.5).eps(0.05), 0.75, &gradients);
+        agree("adagrad", adagrad, &mut |step, x, g| {
+            v += g * g;
+            x - 0.1 / (1.0 + (step - 1) as f64 * 0.5) * g / (v.sqrt() + 0.05)
+        });
+        let mut m = 0.0;
+        let lion = values(Lion::new(0.1).betas(0.3, 0.6), 0.75, &gradients);
+        agree("lion", lion, &mut |_, x, g| {
+            let direction: f64 = 0.3 * m + 0.7 * g;
+            m = 0.6 * m + 0.4 * g;
+            x - 0.1 * direction.signum()
+        });
+    });
+}
+
+/// Settings that contradict each other or are out of range fail in the step, which changes nothing.
+#[test]
+fn contradictory_settings_are_reported() {
+    on_cpu(|| {
+        fn message<R: UpdateRule>(mut optimizer: Optimizer<R>) -> String {
+            let mut model = Linear { weight: Param::new(Tensor::from_slice(&[1f32], [1, 1])), bias: None };
+            let mut rng = Rng::seed_from_u64(0);
+            let loss = model.weight.tensor().sum(..);
+            let error = optimizer.step(&mut model, loss.clone(), ForwardContext::train(&mut rng)).unwrap_err();
+            let waiting = optimizer.accumulate(&mut model, &loss, ForwardContext::train(&mut rng)).unwrap_err();
+            assert!(error.is_mistake() && waiting.message() == error.message(), "{error}, {waiting}");
+            assert_eq!((model.weight.tensor().item().unwrap(), optimizer.steps), (1.0, 0));
+            error.to_string()
+        }
+        let line = line!() + 1;
+        let clipped = message(Sgd::new(0.1).clip_grad_norm(1.0).clip_grad_value(0.5));
+        assert!(clipped.starts_with("the optimizer has both clip_grad_norm and clip_grad_value; use one"), "{clipped}");
+        assert!(clipped.ends_with(&format!("optimizers.rs:{line}")), "{clipped}");
+        let nesterov = message(Sgd::new(0.1).nesterov());
+        assert!(nesterov.starts_with("Nesterov momentum needs a momentum factor"), "{nesterov}");
+        let betas = message(AdamW::new(0.1).betas(0.9, 1.5));
+        assert_eq!(betas, "the optimizer's beta2 is 1.5, which is not in 0 .. 1");
+        // The last of two settings of the same kind counts.
+        assert_eq!(values(Sgd::new(1.0).clip_grad_norm(4.0).clip_grad_norm(0.5), 2.0, &[3.0]), [1.5]);
     });
 }
 

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use panoply_nn::layers::TransformerConfig;
 use panoply_nn::{
-    Activation, ForwardContext, Layer, LayerNorm, Linear, Module, MultiHeadAttention, ParamVisitor, ParamVisitorMut,
-    RnnBase, RnnKind, TransformerEncoderLayer, checkpoint, state_dict,
+    Activation, ForwardContext, Gru, Layer, LayerNorm, Linear, Lstm, Module, MultiHeadAttention, Nonlinearity,
+    ParamVisitor, ParamVisitorMut, Rnn, RnnOptions, TransformerEncoderLayer, checkpoint, state_dict,
 };
 use panoply_tensor::{DType, Result, Rng, Tensor};
 
@@ -60,7 +60,7 @@ fn a_state_dict_is_loaded_by_name() {
         std::fs::remove_file(path).unwrap();
 
         let (file, path) = saved("lstm");
-        let mut lstm = RnnBase::new(RnnKind::Lstm, 5, 4, 2, true, &mut Rng::seed_from_u64(0));
+        let mut lstm = Lstm::with_options(5, 4, TWO_BIDIRECTIONAL, &mut Rng::seed_from_u64(0));
         state_dict::load(&mut lstm, &path, without_net).unwrap();
         close("lstm", &lstm.forward(&file.get("in/0"), &mut ForwardContext::eval()), &file.get("out/0"), 1e-5);
         assert_eq!(lstm.named_parameters().len(), 16);
@@ -82,12 +82,15 @@ fn file_of(name: &str, arrays: &[(&str, Tensor)]) -> PathBuf {
     path
 }
 
+/// Options of the recurrent layers of the fixtures.
+const TWO_BIDIRECTIONAL: RnnOptions = RnnOptions { num_layers: 2, bidirectional: true, dropout: 0.0 };
+
 /// A struct whose fields have the names of PyTorch's modules.
 struct Own {
     self_attn: MultiHeadAttention,
     multihead_attn: MultiHeadAttention,
     norm1: LayerNorm,
-    linear1: RnnBase,
+    linear1: Lstm,
 }
 
 impl Module for Own {
@@ -130,7 +133,7 @@ fn names_that_the_model_has_are_not_translated() {
             self_attn: MultiHeadAttention::new(8, 2, &mut rng),
             multihead_attn: MultiHeadAttention::new(8, 2, &mut rng),
             norm1: LayerNorm::new(8),
-            linear1: RnnBase::new(RnnKind::Lstm, 5, 4, 2, true, &mut rng),
+            linear1: Lstm::with_options(5, 4, TWO_BIDIRECTIONAL, &mut rng),
         };
         state_dict::load(&mut own, &path, same).unwrap();
         let weight = encoder.get("state/self_attn.in_proj_weight");
@@ -175,14 +178,14 @@ fn two_arrays_for_one_parameter_are_named() {
         assert_eq!(linear.weight.tensor().to_vec::<f32>().unwrap(), before);
         std::fs::remove_file(path).unwrap();
 
-        let mut rnn = RnnBase::new(RnnKind::Tanh, 2, 2, 1, false, &mut Rng::seed_from_u64(0));
+        let mut rnn = Rnn::new(2, 2, &mut Rng::seed_from_u64(0));
         let mut attention = MultiHeadAttention::new(2, 1, &mut Rng::seed_from_u64(0));
         let square = Tensor::from_slice(&[1f32, 2.0, 3.0, 4.0], [2, 2]);
         let six = Tensor::from_slice(&[0.5f32; 12], [6, 2]);
         let cases: [Clash<'_>; 4] = [
             (&mut rnn, &[("weight_ih_l0", square.clone()), ("weight_ih_l00", square.clone())]),
             (
-                &mut RnnBase::new(RnnKind::Gru, 2, 2, 1, false, &mut Rng::seed_from_u64(0)),
+                &mut Gru::new(2, 2, &mut Rng::seed_from_u64(0)),
                 &[("layers.0.directions.0.weight_ih", six.clone()), ("weight_ih_l0", six.clone())],
             ),
             (&mut attention, &[("in_proj_weight", six.clone()), ("query.weight", square.clone())]),
@@ -315,7 +318,7 @@ fn activation_and_epsilon_of_blocks_are_options() {
 #[test]
 fn an_rnn_with_relu() {
     on_cpu(|| {
-        let rnn = RnnBase::new(RnnKind::Relu, 3, 4, 1, false, &mut Rng::seed_from_u64(4));
+        let rnn = Rnn::new(3, 4, &mut Rng::seed_from_u64(4)).nonlinearity(Nonlinearity::Relu);
         let input = Rng::seed_from_u64(5).normal([2, 6, 3]);
         let output = rnn.forward(&input, &mut ForwardContext::eval()).to_vec::<f32>().unwrap();
         let numbers =

@@ -12,7 +12,7 @@ pub fn two_queues(device: &Device, function: &str, allocates: &str, workspaces: 
     let runs: Vec<[Buffer<f32>; 3]> = (0..6).map(|_| buffers(device)).collect();
     let before = control.calls(allocates);
     for (buffers, queue) in runs.iter().zip(queues.iter().cycle()) {
-        device.submit_to(queue, &[work(buffers)], false).unwrap();
+        device.submit_to(queue, &[work(buffers)]).unwrap();
     }
     let first = runs[0][2].to_vec().unwrap();
     let (a, b) = (runs[0][0].to_vec().unwrap(), runs[0][1].to_vec().unwrap());
