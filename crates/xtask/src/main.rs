@@ -30,6 +30,7 @@ usage: cargo xtask <task>
        --quick         installs nothing, builds no docs, leaves out slow tests
        --full          also exhaustive sweeps and every target
   peers                benchmark against PyTorch, Burn and candle; writes docs/measured/peers-cpu.md and operations-cpu.md
+  peers tables         train on tables with the defaults, beside scikit-learn; writes docs/measured/tables.md
   devices              update the device tables of README and docs/ops.md from the last test run
   web                  build and serve the page that runs the built-in kernels in a browser
        --check         open it in Chromium and print its result
@@ -52,6 +53,7 @@ fn main() -> ExitCode {
         ["test", "--full"] => test::run(&place, tier::Tier::Full),
         ["devices"] => devices::run(&place),
         ["peers"] => peers::run(&place),
+        ["peers", "tables"] => peers::run_tables(&place),
         ["web"] => web::run(&place),
         ["web", "--check"] => web::run_check(&place),
         ["tidy"] => tidy::run(&place),

