@@ -3,10 +3,10 @@
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use panoply_device::{DeviceInfo, MemoryInfo, RawDevice};
+use panoply_device::{DeviceInfo, HostBytes, MemoryInfo, RawDevice};
 use panoply_ir::kernel::Kernel;
 use panoply_ir::routine::Routine;
 use panoply_ir::target::Language;
@@ -41,6 +41,7 @@ struct Shared {
     submissions: AtomicU64,
     uploaded: AtomicU64,
     downloaded: AtomicU64,
+    in_place: AtomicI64,
     accuracy: Mutex<MathMode>,
     tf32: AtomicBool,
     tunes: AtomicBool,
@@ -86,6 +87,7 @@ impl Device {
             submissions: AtomicU64::new(0),
             uploaded: AtomicU64::new(0),
             downloaded: AtomicU64::new(0),
+            in_place: AtomicI64::new(0),
             accuracy: Mutex::new(options.accuracy),
             tf32: AtomicBool::new(options.tf32),
             tunes: AtomicBool::new(options.autotune),
@@ -211,6 +213,15 @@ impl Device {
         Ok(storage)
     }
 
+    /// Returns host bytes as a storage that cannot be written, without a copy; `None` if the device cannot use them in place. Only the
+    /// CPU can, if they are aligned to 64 bytes, as those of [`crate::map_file`] are.
+    ///
+    /// # Errors
+    /// The device is unusable.
+    pub fn adopt(&self, bytes: &Arc<HostBytes>) -> Result<Option<Storage>> {
+        Storage::adopt(self, bytes)
+    }
+
     /// Runs `work`; memory reports list the buffers that it allocates on this thread under `tag`.
     pub fn with_memory_tag<R>(tag: &str, work: impl FnOnce() -> R) -> R {
         tag::with(tag, work)
@@ -222,6 +233,7 @@ impl Device {
         MemoryStats {
             uploaded: uploaded.load(Ordering::Relaxed),
             downloaded: downloaded.load(Ordering::Relaxed),
+            in_place: self.0.in_place.load(Ordering::Relaxed).max(0) as u64,
             ..self.0.pool.stats()
         }
     }
@@ -395,6 +407,10 @@ impl Device {
 
     pub(crate) fn count_upload(&self, bytes: u64) {
         self.0.uploaded.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn count_in_place(&self, bytes: i64) {
+        self.0.in_place.fetch_add(bytes, Ordering::Relaxed);
     }
 
     pub(crate) fn count_download(&self, bytes: u64) {
