@@ -37,11 +37,24 @@ fn packed(encoding: Encoding, rows: usize, k: usize, numbers: &mut Numbers) -> V
         Encoding::Q2K => &[80, 82],
         Encoding::Q3K => &[108],
         Encoding::Q6K => &[208],
+        Encoding::IQ2Xxs | Encoding::IQ2Xs | Encoding::IQ2S | Encoding::IQ3Xxs | Encoding::IQ3S => &[0],
+        Encoding::IQ1S | Encoding::IQ4Nl | Encoding::IQ4Xs => &[0],
+        Encoding::TQ1_0 => &[52],
+        Encoding::TQ2_0 => &[64],
+        // Their scales are below.
+        Encoding::IQ1M | Encoding::MXFP4 | Encoding::NVFP4 => &[],
     };
     let mut bytes: Vec<u8> = (0..rows * encoding.row_bytes(k).unwrap()).map(|_| numbers.next() as u8).collect();
     for block in bytes.chunks_exact_mut(encoding.block_bytes()) {
         for at in halves {
             block[*at..at + 2].copy_from_slice(&scale(numbers));
+        }
+        match encoding {
+            // The exponent is in the highest bits of the last word.
+            Encoding::IQ1M => block[55] = block[55] & 15 | 0x20,
+            Encoding::MXFP4 => block[0] = 120 + block[0] % 4,
+            Encoding::NVFP4 => block[..4].iter_mut().for_each(|scale| *scale %= 64),
+            _ => {}
         }
     }
     bytes
@@ -63,22 +76,27 @@ fn decode(bytes: &[u8], dtype: DType) -> Vec<f32> {
     }
 }
 
-/// The bytes of the output; 8 bytes more on both sides of each buffer stay as they are.
 fn product(of: QuantizedMatmul, x: &[u8], weight: &[u8], isa: Isa, threads: usize) -> Vec<u8> {
-    let routine = Routine::QuantizedMatmul(of);
+    output(Routine::QuantizedMatmul(of), &[x, weight], of.m * of.n * of.dtype.bytes(), isa, threads)
+}
+
+/// The bytes of the output; 8 bytes more on both sides of each buffer stay as they are.
+fn output(routine: Routine, inputs: &[&[u8]], bytes: usize, isa: Isa, threads: usize) -> Vec<u8> {
     routine.check().unwrap();
     assert!(offers(&routine), "{routine}");
     let around = |bytes: &[u8]| [&[0xa5; 8], bytes, &[0xa5; 8]].concat();
-    let output = vec![0x5a; of.m * of.n * of.dtype.bytes()];
-    let mut buffers = [around(x), around(weight), around(&output)];
+    let output = vec![0x5a; bytes];
+    let mut buffers: Vec<Vec<u8>> = inputs.iter().map(|input| around(input)).chain([around(&output)]).collect();
     let before = buffers.clone();
     let starts: Vec<*mut u8> = buffers.iter_mut().map(|buffer| buffer[8..].as_mut_ptr()).collect();
     // SAFETY: the buffers are as long as the routine says, and apart.
     unsafe { run(&Pool::new(threads), isa, &routine, &starts) }.unwrap();
-    assert!(buffers[..2] == before[..2], "{routine} changed an input");
-    let end = buffers[2].len() - 8;
-    assert!(buffers[2][..8] == before[2][..8] && buffers[2][end..] == before[2][end..], "{routine} wrote outside");
-    buffers[2][8..end].to_vec()
+    let (output, inputs) = buffers.split_last().unwrap();
+    let (untouched, before) = before.split_last().unwrap();
+    assert!(inputs == before, "{routine} changed an input");
+    let end = output.len() - 8;
+    assert!(output[..8] == untouched[..8] && output[end..] == untouched[end..], "{routine} wrote outside");
+    output[8..end].to_vec()
 }
 
 fn encodings_and_lengths() -> impl Iterator<Item = (Encoding, usize)> {
@@ -86,6 +104,7 @@ fn encodings_and_lengths() -> impl Iterator<Item = (Encoding, usize)> {
         let lengths: &[usize] = match encoding.block_elems() {
             1 => &[1, 7, 16, 37, 600],
             32 => &[32, 96, 288, 544],
+            64 => &[64, 320],
             _ => &[256, 768],
         };
         lengths.iter().map(move |k| (encoding, *k))
