@@ -6,8 +6,8 @@
 //! text), [`Sampling`] (logits to a token), [`Model`] (all of it). Nothing here knows
 //! HTTP or the command line.
 //!
-//! Supported: GGUF versions 2 and 3 in one file with the encodings of [`Encoding`], folders of safetensors files, and the
-//! architectures of `architectures.rs`. Anything else is refused by name.
+//! Supported: GGUF versions 2 and 3, in one file or in shards, with the encodings of [`Encoding`], folders of safetensors files, and the
+//! architectures of `architectures.rs`. Anything else is refused by name. Files are mapped, not copied: see [`panoply_tensor::HostBytes`].
 
 #![forbid(unsafe_code)]
 

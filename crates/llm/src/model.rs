@@ -63,18 +63,31 @@ impl Model {
     ///
     /// If the file is not valid, holds something that is not supported, or does not fit the device.
     pub fn open(path: &Path, options: &ModelOptions) -> Result<Model> {
+        Model::open_with_progress(path, options, &mut |_, _| {})
+    }
+
+    /// Opens a model as [`Model::open`] does; `progress` receives the bytes of weights that are loaded, and of all.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Model::open`].
+    pub fn open_with_progress(
+        path: &Path,
+        options: &ModelOptions,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<Model> {
         if path.is_dir() {
             let folder = Folder::open(path)?;
             let (config, context) = sized(Config::from_folder(&folder)?, options)?;
             let tokenizer = Tokenizer::from_folder(&folder, config.vocab)?;
-            let weights = Weights::from_folder(&folder, &config, context)?;
+            let weights = Weights::from_folder(&folder, &config, context, progress)?;
             let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
             return Model::new(name, (config, context), tokenizer, weights);
         }
         let file = Gguf::open(path)?;
         let (config, context) = sized(Config::from_gguf(&file)?, options)?;
         let tokenizer = Tokenizer::from_gguf(&file)?;
-        let weights = Weights::from_gguf(&file, &config, context)?;
+        let weights = Weights::from_gguf(&file, &config, context, progress)?;
         let name = file.optional("general.name", "a string", Value::as_str)?.map(str::to_string);
         Model::new(name, (config, context), tokenizer, weights)
     }

@@ -7,4 +7,5 @@ mod folder;
 mod gguf;
 mod model;
 mod sampling;
+mod shards;
 mod text;
