@@ -6,6 +6,7 @@ mod fixtures;
 mod folder;
 mod gguf;
 mod model;
+mod quantize;
 mod sampling;
 mod shards;
 mod text;
