@@ -8,12 +8,9 @@ mod tensors;
 mod training;
 
 use std::process::ExitCode;
-use std::sync::Arc;
 
 use clap::{Args, Subcommand};
-use panoply::internal::{NullDevice, routine};
-use panoply::runtime::DeviceOptions;
-use panoply::{Backend, Device, Result};
+use panoply::Result;
 
 use crate::output::DeviceArgs;
 
@@ -77,13 +74,6 @@ pub fn run(arguments: &BenchArgs) -> Result<ExitCode> {
         BenchCommand::Tensors(arguments) => tensors::run(arguments),
         BenchCommand::Training(arguments) => training::run(arguments),
     }
-}
-
-/// Returns a device with the same properties that computes nothing.
-fn null_device_like(device: &Device) -> Device {
-    let null = NullDevice::new(device.target().clone()).without_memory();
-    let null = if device.info().kind == Backend::Cpu { null.with_routines(routine::offers) } else { null };
-    Device::new(Arc::new(null), DeviceOptions::default())
 }
 
 /// Repeats a run for a number of seconds and returns the median of the times that it returns.

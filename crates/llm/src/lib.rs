@@ -15,6 +15,7 @@ mod architectures;
 pub mod chat;
 pub mod config;
 pub mod decoder;
+mod fit;
 pub mod folder;
 mod generation;
 pub mod gguf;
@@ -29,6 +30,7 @@ mod weight_reader;
 
 pub use chat::Message;
 pub use config::Config;
+pub use fit::{Fit, fit};
 pub use generation::{FinishReason, Generation, Prompt, Request, Session};
 pub use model::{Model, ModelOptions};
 pub use packed::Packed;

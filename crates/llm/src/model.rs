@@ -12,6 +12,7 @@ use crate::decoder::{Cache, Weights, check_step, empty_cache};
 use crate::folder::Folder;
 use crate::gguf::{Gguf, Value};
 use crate::tokenizer::Tokenizer;
+use crate::weight_reader::stored_bytes;
 
 /// Tokens of a prompt that one step takes, where as many are left.
 const PREFILL: usize = 16;
@@ -43,6 +44,7 @@ pub struct Model {
     context: usize,
     device: Device,
     step: Step,
+    weights_per_token: u64,
     /// Compiled when it is first needed.
     template: OnceLock<ChatTemplate>,
 }
@@ -82,14 +84,14 @@ impl Model {
             let tokenizer = Tokenizer::from_folder(&folder, config.vocab)?;
             let weights = Weights::from_folder(&folder, &config, context, progress)?;
             let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
-            return Model::new(name, (config, context), tokenizer, weights);
+            return Model::new(name, (config, context), tokenizer, weights, stored_bytes(&folder));
         }
         let file = Gguf::open(path)?;
         let (config, context) = sized(Config::from_gguf(&file)?, options)?;
         let tokenizer = Tokenizer::from_gguf(&file)?;
         let weights = Weights::from_gguf(&file, &config, context, progress)?;
         let name = file.optional("general.name", "a string", Value::as_str)?.map(str::to_string);
-        Model::new(name, (config, context), tokenizer, weights)
+        Model::new(name, (config, context), tokenizer, weights, stored_bytes(&file))
     }
 
     fn new(
@@ -97,10 +99,22 @@ impl Model {
         (config, context): (Arc<Config>, usize),
         tokenizer: Tokenizer,
         weights: Weights,
+        stored_bytes: u64,
     ) -> Result<Model> {
+        let [all, active] = config.weight_counts();
+        let weights_per_token = (stored_bytes as f64 * (active as f64 / all as f64)) as u64;
         let shape = config.clone();
         let step = jit_with_state(move |cache: &mut Cache, inputs| [weights.step(&shape, cache, inputs)]);
-        Ok(Model { name, config, tokenizer, context, device: Device::current()?, step, template: OnceLock::new() })
+        Ok(Model {
+            name,
+            config,
+            tokenizer,
+            context,
+            device: Device::current()?,
+            step,
+            weights_per_token,
+            template: OnceLock::new(),
+        })
     }
 
     /// The name that the file gives the model.
@@ -116,6 +130,11 @@ impl Model {
     /// The tokenizer.
     pub fn tokenizer(&self) -> &Tokenizer {
         &self.tokenizer
+    }
+
+    /// Bytes of the weights that a generated token reads.
+    pub fn weights_per_token(&self) -> u64 {
+        self.weights_per_token
     }
 
     /// Positions of the key-value cache.

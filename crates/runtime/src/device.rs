@@ -6,8 +6,9 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use panoply_device::{DeviceInfo, HostBytes, MemoryInfo, RawDevice};
-use panoply_ir::kernel::Kernel;
+use panoply_device::null::NullDevice;
+use panoply_device::{Backend, DeviceInfo, HostBytes, MemoryInfo, RawDevice};
+use panoply_ir::kernel::{Kernel, MAX_LAUNCH_SIZE};
 use panoply_ir::routine::Routine;
 use panoply_ir::target::Language;
 use panoply_ir::{Element, Error, MathMode, Result, Target, Verified};
@@ -146,6 +147,21 @@ impl Device {
             Err(error) if error.is_out_of_memory() => Ok(()),
             Err(error) => Err(error),
         }
+    }
+
+    /// Returns a device with the same properties that stores and computes nothing: reads return zeros. Its statistics count the memory that
+    /// the same work needs on this device. Library routines of GPU drivers are not simulated.
+    #[must_use]
+    pub fn dry_run(&self) -> Device {
+        let target = Target { max_buffer_bytes: MAX_LAUNCH_SIZE, ..self.target().clone() };
+        let null = NullDevice::new(target).without_memory().in_memory(u64::MAX / 2);
+        let null = match self.info().kind {
+            Backend::Cpu => null.with_routines(panoply_cpu::routine::offers),
+            _ => null,
+        };
+        let options =
+            DeviceOptions { accuracy: self.math_mode(), tf32: self.is_tf32_allowed(), ..DeviceOptions::default() };
+        Device::new(Arc::new(null), options)
     }
 
     /// Waits for all work submitted to all queues.

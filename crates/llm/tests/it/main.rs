@@ -2,6 +2,7 @@
 
 mod architectures;
 mod encodings;
+mod fit;
 mod fixtures;
 mod folder;
 mod gguf;
