@@ -11,6 +11,7 @@ use crate::config::Config;
 use crate::decoder::{Cache, Weights, check_step, empty_cache};
 use crate::folder::Folder;
 use crate::gguf::{Gguf, Value};
+use crate::packed::groups_by_expert;
 use crate::tokenizer::Tokenizer;
 use crate::weight_reader::stored_bytes;
 
@@ -168,7 +169,9 @@ impl Model {
     /// If an id is not of the vocabulary, the positions are outside the cache, or the device fails.
     pub fn logits(&self, cache: &mut Cache, ids: &[u32], position: usize) -> Result<Vec<f32>> {
         check_step(&self.config, self.context, ids, position)?;
-        let prefill = self.config.prefill(PREFILL);
+        // Elsewhere experts are decoded for each token, which needs memory for each.
+        let is_grouped = !self.config.has_experts() || groups_by_expert(&self.device);
+        let prefill = if is_grouped { PREFILL } else { 1 };
         let (mut at, mut logits) = (0, None);
         while at < ids.len() {
             let count = if ids.len() - at >= prefill { prefill } else { 1 };

@@ -7,9 +7,9 @@ mod codebook;
 mod unpack;
 
 use panoply_ir::Encoding;
-use panoply_ir::routine::{QuantizedMatmul, Routine};
+use panoply_ir::routine::{ExpertMatmul, QuantizedMatmul, Routine};
 use panoply_tensor::call_attrs::CallAttrs;
-use panoply_tensor::{DType, Device, Error, Result, Storage, Tensor};
+use panoply_tensor::{DType, Device, Error, MathMode, Result, Storage, Tensor};
 
 use self::unpack::unpack;
 
@@ -32,6 +32,21 @@ struct Layout(Encoding, usize);
 impl CallAttrs for Layout {
     fn write_key(&self, words: &mut Vec<u64>) {
         words.extend([u64::from(self.0.ggml_type()), self.1 as u64]);
+    }
+}
+
+/// Encoding, row length, number of experts and rows of each, the key of a traced call.
+#[derive(Clone, Copy)]
+struct ExpertLayout {
+    layout: Layout,
+    experts: usize,
+    rows: usize,
+}
+
+impl CallAttrs for ExpertLayout {
+    fn write_key(&self, words: &mut Vec<u64>) {
+        self.layout.write_key(words);
+        words.extend([self.experts as u64, self.rows as u64]);
     }
 }
 
@@ -105,6 +120,39 @@ impl Packed {
         product
     }
 
+    /// Returns products with the matrices of chosen experts, of which each has the same number of rows, one after another: `x`
+    /// `[n, slots, k]`, where slots is 1 or `used`, ids i32 `[n, used]`, result `[n, used, rows / experts]`.
+    ///
+    /// A device that has the routine multiplies the rows of an expert at once; others decode its matrix for each row. Activations are
+    /// rounded as by [`Packed::matmul`].
+    #[track_caller]
+    pub fn expert_matmul(&self, x: &Tensor, ids: &Tensor, experts: usize) -> Tensor {
+        if experts == 0 || !self.rows.is_multiple_of(experts) {
+            return Tensor::from_mistake(Error::mistake(format!(
+                "{} rows are not those of {experts} experts",
+                self.rows
+            )));
+        }
+        let of = ExpertLayout { layout: Layout(self.encoding, self.k), experts, rows: self.rows / experts };
+        let name = "expert_matmul";
+        let [product] = match &self.codebook {
+            None => {
+                let body: fn([&Tensor; 3], &ExpertLayout) -> [Tensor; 1] =
+                    |[x, weight, ids], of| [expert_product(x, weight, ids, None, of)];
+                Tensor::call_with_routine(name, [x, &self.weight, ids], of, body, |[x, _, ids], of| {
+                    expert_routine(x, ids, of)
+                })
+            }
+            Some(codebook) => {
+                let body: fn([&Tensor; 4], &ExpertLayout) -> [Tensor; 1] =
+                    |[x, weight, ids, codebook], of| [expert_product(x, weight, ids, Some(codebook), of)];
+                let inputs = [x, &self.weight, ids, codebook];
+                Tensor::call_with_routine(name, inputs, of, body, |[x, _, ids, _], of| expert_routine(x, ids, of))
+            }
+        };
+        product
+    }
+
     /// Returns decoded rows by index: indices i32 `[n]`, result f32 `[n, k]`.
     #[track_caller]
     pub fn index_select(&self, ids: &Tensor) -> Tensor {
@@ -153,4 +201,34 @@ fn routine(x: &Tensor, weight: &Tensor, Layout(encoding, k): &Layout) -> Option<
     let dtype = x.dtype();
     let taken = matches!(dtype, DType::F32 | DType::F16 | DType::BF16);
     taken.then_some(Routine::QuantizedMatmul(QuantizedMatmul { dtype, encoding: *encoding, m, n, k: *k }))
+}
+
+/// Returns the products with decoded matrices, one for each row and expert.
+fn expert_product(x: &Tensor, weight: &Tensor, ids: &Tensor, codebook: Option<&Tensor>, of: &ExpertLayout) -> Tensor {
+    let ExpertLayout { layout: Layout(encoding, k), rows, .. } = *of;
+    let chosen = ids.unsqueeze(-1) * rows as f64 + Tensor::arange(rows);
+    let used = match ids.shape() {
+        Ok(shape) => shape.dims().last().copied().unwrap_or(0),
+        Err(error) => return Tensor::from_mistake(error),
+    };
+    let matrices = unpack(&weight.index_select(0, &chosen.flatten(0)), codebook, encoding, k);
+    let matrices = matrices.reshape([-1, used as isize, rows as isize, k as isize]);
+    matrices.matmul(&x.cast(DType::F32).unsqueeze(-1)).squeeze(-1).cast(x.dtype())
+}
+
+/// Returns the routine that multiplies activations with the matrices of chosen experts.
+fn expert_routine(x: &Tensor, ids: &Tensor, of: &ExpertLayout) -> Option<Routine> {
+    let ExpertLayout { layout: Layout(encoding, k), experts, rows } = *of;
+    let (x_shape, ids_shape) = (x.shape().ok()?, ids.shape().ok()?);
+    let (&[m, slots, _], &[_, used]) = (x_shape.dims(), ids_shape.dims()) else { return None };
+    let dtype = x.dtype();
+    let taken = matches!(dtype, DType::F32 | DType::F16 | DType::BF16) && ids.dtype() == DType::I32;
+    taken.then_some(Routine::ExpertMatmul(ExpertMatmul { dtype, encoding, m, slots, used, experts, n: rows, k }))
+}
+
+/// Returns true if the device multiplies the rows of an expert at once, so that the memory of a step does not grow with its matrices.
+pub(crate) fn groups_by_expert(device: &Device) -> bool {
+    let (dtype, encoding) = (DType::F32, Encoding::F32);
+    let of = ExpertMatmul { dtype, encoding, m: 2, slots: 1, used: 1, experts: 1, n: 1, k: 1 };
+    device.math_mode() != MathMode::Exact && device.supports_routine(&Routine::ExpertMatmul(of))
 }

@@ -7,6 +7,7 @@
 //! is waited for (figures: `docs/measured/quantized-matmul-cpu.md`).
 
 mod activations;
+pub mod experts;
 mod float;
 mod format;
 mod integer;

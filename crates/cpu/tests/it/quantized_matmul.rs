@@ -4,7 +4,7 @@
 use panoply_cpu::pool::Pool;
 use panoply_cpu::routine::{offers, run};
 use panoply_cpu::vm::isa::Isa;
-use panoply_ir::routine::{QuantizedMatmul, Routine};
+use panoply_ir::routine::{ExpertMatmul, QuantizedMatmul, Routine};
 use panoply_ir::{DType, Encoding, bf16, f16};
 
 /// Numbers of a fixed sequence (Marsaglia's xorshift).
@@ -206,6 +206,44 @@ fn bits_depend_neither_on_columns_nor_on_threads() {
 }
 
 #[test]
+fn products_with_experts_are_those_of_each_row() {
+    let mut numbers = Numbers(0x1234_5678_9abc_def1);
+    let cases = [Encoding::Q4K, Encoding::Q8_0, Encoding::F16, Encoding::IQ4Nl].into_iter();
+    for (encoding, dtype) in cases.zip([DType::F32, DType::F16, DType::BF16, DType::F32]) {
+        let (m, used, experts, n, k) = (9, 3, 5, 40, 512);
+        let weight = packed(encoding, experts * n, k, &mut numbers);
+        let matrix = weight.len() / experts;
+        for slots in [1, used] {
+            let x: Vec<f32> = (0..m * slots * k).map(|_| numbers.normal()).collect();
+            let x = encode(&x, dtype);
+            // Experts repeat, one is not used, and ids beyond all of them give zeros.
+            let ids: Vec<i32> =
+                (0..m * used).map(|_| [0, 1, 3, 4, 4, -1, 5, i32::MAX][numbers.next() as usize % 8]).collect();
+            let id_bytes: Vec<u8> = ids.iter().flat_map(|id| id.to_le_bytes()).collect();
+            let of = ExpertMatmul { dtype, encoding, m, slots, used, experts, n, k };
+            let (row, result) = (k * dtype.bytes(), n * dtype.bytes());
+            for isa in Isa::available() {
+                let outputs = output(Routine::ExpertMatmul(of), &[&x, &weight, &id_bytes], m * used * result, isa, 2);
+                for (pair, id) in ids.iter().enumerate() {
+                    let source = if slots == 1 { pair / used } else { pair };
+                    let want = match usize::try_from(*id).ok().filter(|id| *id < experts) {
+                        Some(id) => {
+                            let weight = &weight[id * matrix..][..matrix];
+                            product(of.of_one(1), &x[source * row..][..row], weight, isa, 1)
+                        }
+                        None => vec![0; result],
+                    };
+                    assert!(
+                        outputs[pair * result..][..result] == want,
+                        "{of:?} on {isa}: pair {pair} with expert {id}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
 fn integer_encodings_give_the_same_integers_on_all_sets() {
     // Of one block with powers of two as scales nothing is rounded but activations, and those alike.
     let k = 32;
@@ -285,4 +323,9 @@ fn what_cannot_be_multiplied_is_refused() {
     assert!(refused(QuantizedMatmul { k: 255, ..of }).contains("k is 255; it is a multiple of 256, the block of Q4_K"));
     assert!(refused(QuantizedMatmul { dtype: DType::F64, ..of }).contains("dtype is f64; it is f32, f16 or bf16"));
     assert!(refused(QuantizedMatmul { n: usize::MAX, ..of }).contains("weight has more than"));
+    let (dtype, encoding) = (of.dtype, of.encoding);
+    let experts = ExpertMatmul { dtype, encoding, m: 1, slots: 2, used: 3, experts: 4, n: 4, k: 256 };
+    let refused = |of: ExpertMatmul| Routine::ExpertMatmul(of).check().unwrap_err().to_string();
+    assert!(refused(experts).contains("slots is 2; it must be 1 or used, 3"));
+    assert!(refused(ExpertMatmul { slots: 1, k: 100, ..experts }).contains("k is 100; it is a multiple of 256"));
 }
