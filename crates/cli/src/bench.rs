@@ -2,6 +2,7 @@
 
 mod devices;
 mod kernels;
+mod llm;
 mod peaks;
 mod rss;
 mod tensors;
@@ -13,6 +14,8 @@ use clap::{Args, Subcommand};
 use panoply::Result;
 
 use crate::output::DeviceArgs;
+
+pub use peaks::Limits;
 
 /// Measure the performance of a device
 #[derive(Args)]
@@ -29,6 +32,8 @@ enum BenchCommand {
     Kernels(kernels::BenchKernelsCommand),
     /// Tensor operations, relative to the memory bandwidth and arithmetic peak of the device
     Tensors(ProfiledArgs),
+    /// Prefill and decode of a language model, relative to the memory bandwidth
+    Llm(llm::BenchLlmCommand),
     /// Training steps
     Training(training::BenchTrainingCommand),
 }
@@ -72,6 +77,7 @@ pub fn run(arguments: &BenchArgs) -> Result<ExitCode> {
         BenchCommand::Devices(arguments) => devices::run(arguments),
         BenchCommand::Kernels(arguments) => kernels::run(arguments),
         BenchCommand::Tensors(arguments) => tensors::run(arguments),
+        BenchCommand::Llm(arguments) => llm::run(arguments),
         BenchCommand::Training(arguments) => training::run(arguments),
     }
 }
