@@ -11,12 +11,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use panoply_ir::Encoding;
-use panoply_tensor::{Error, HostBytes, Result, map_file};
+use panoply_tensor::{Error, HostBytes, Result, map_file, read_limit};
 
 use crate::weight_reader::TensorFile;
 
 const MAGIC: &[u8] = b"GGUF";
 const DEFAULT_ALIGNMENT: u64 = 32;
+/// Memory of the metadata without `PANOPLY_READ_LIMIT`: this many bytes, or so many for each byte of the file if that is more, as for data
+/// files.
+const LEAST_LIMIT: u64 = 1 << 32;
+const BYTES_PER_BYTE: u64 = 32;
 /// Axes of a tensor, at most.
 const MAX_AXES: u32 = 4;
 
@@ -145,7 +149,10 @@ impl Gguf {
     }
 
     fn parse_bytes(path: &Path, bytes: HostBytes) -> Result<Gguf> {
-        let parsed = Reader { bytes: bytes.as_slice(), at: 0 }.file();
+        let bytes_on_disk = bytes.as_slice().len() as u64;
+        let default = LEAST_LIMIT.max(bytes_on_disk.saturating_mul(BYTES_PER_BYTE));
+        let limit = read_limit()?.unwrap_or(default);
+        let parsed = Reader { bytes: bytes.as_slice(), at: 0, limit, left: limit }.file();
         let Contents { metadata, tensors, entries } = parsed.map_err(|why| {
             Error::corrupt(format!("{}: {why}", path.display())).note("download or convert the model again")
         })?;
@@ -286,6 +293,9 @@ struct Contents {
 struct Reader<'a> {
     bytes: &'a [u8],
     at: usize,
+    /// Bytes of memory that the metadata may take, and those that are left.
+    limit: u64,
+    left: u64,
 }
 
 impl<'a> Reader<'a> {
@@ -377,14 +387,32 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// An array of scalars or strings. Each takes at least a byte, so the count is bounded by what is left of the file; the vector grows
-    /// as values are read, so a count alone allocates nothing.
+    /// An array of scalars or strings. Each takes at least a byte of the file, so a count is checked against what is left of it and of the memory
+    /// limit before anything is allocated.
     fn values(&mut self) -> Parsed<Vec<Value>> {
         let (kind, count) = (self.u32()?, self.u64()?);
         if kind == 9 {
             return Err("an array of arrays is not supported".to_string());
         }
-        (0..count).map(|_| self.value(kind)).collect()
+        let left = (self.bytes.len() - self.at) as u64;
+        if count > left {
+            return Err(format!(
+                "the file is truncated: {count} values are needed at offset {}, {left} bytes are left",
+                self.at
+            ));
+        }
+        let memory = count.saturating_mul(size_of::<Value>() as u64);
+        self.left = self.left.checked_sub(memory).ok_or_else(|| {
+            format!(
+                "reading it takes more than {} bytes of memory; set PANOPLY_READ_LIMIT to more if you trust the file",
+                self.limit
+            )
+        })?;
+        let mut values = Vec::with_capacity(count as usize);
+        for _ in 0..count {
+            values.push(self.value(kind)?);
+        }
+        Ok(values)
     }
 
     fn tensor(&mut self) -> Parsed<Header> {
