@@ -2,20 +2,20 @@
 
 mod devices;
 mod kernels;
+mod llm;
 mod peaks;
 mod rss;
 mod tensors;
 mod training;
 
 use std::process::ExitCode;
-use std::sync::Arc;
 
 use clap::{Args, Subcommand};
-use panoply::internal::{NullDevice, routine};
-use panoply::runtime::DeviceOptions;
-use panoply::{Backend, Device, Result};
+use panoply::Result;
 
 use crate::output::DeviceArgs;
+
+pub use peaks::Limits;
 
 /// Measure the performance of a device
 #[derive(Args)]
@@ -32,6 +32,8 @@ enum BenchCommand {
     Kernels(kernels::BenchKernelsCommand),
     /// Tensor operations, relative to the memory bandwidth and arithmetic peak of the device
     Tensors(ProfiledArgs),
+    /// Prefill and decode of a language model, relative to the memory bandwidth
+    Llm(llm::BenchLlmCommand),
     /// Training steps
     Training(training::BenchTrainingCommand),
 }
@@ -75,15 +77,9 @@ pub fn run(arguments: &BenchArgs) -> Result<ExitCode> {
         BenchCommand::Devices(arguments) => devices::run(arguments),
         BenchCommand::Kernels(arguments) => kernels::run(arguments),
         BenchCommand::Tensors(arguments) => tensors::run(arguments),
+        BenchCommand::Llm(arguments) => llm::run(arguments),
         BenchCommand::Training(arguments) => training::run(arguments),
     }
-}
-
-/// Returns a device with the same properties that computes nothing.
-fn null_device_like(device: &Device) -> Device {
-    let null = NullDevice::new(device.target().clone()).without_memory();
-    let null = if device.info().kind == Backend::Cpu { null.with_routines(routine::offers) } else { null };
-    Device::new(Arc::new(null), DeviceOptions::default())
 }
 
 /// Repeats a run for a number of seconds and returns the median of the times that it returns.

@@ -45,7 +45,7 @@ pub struct ChatCommand {
 /// Opens the model and answers until the input ends.
 pub fn run(arguments: &ChatCommand) -> Result<ExitCode> {
     let settings = &arguments.generation;
-    settings.check()?;
+    settings.apply()?;
     let answering = Answering::listen()?;
     let choice = settings.device.select()?;
     choice.device().scope(|| {

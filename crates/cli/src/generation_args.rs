@@ -2,15 +2,18 @@
 
 use std::collections::BTreeMap;
 use std::io::Write;
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Instant;
 
 use clap::Args;
 use panoply::llm::{FinishReason, Generation, Model, ModelOptions, Prompt, Request, Sampling};
+use panoply::runtime::Registry;
 use panoply::{Error, Result};
 use serde_json::{Value, json};
 
 use crate::console::printable;
+use crate::load_progress::LoadProgress;
 use crate::output::DeviceArgs;
 
 /// A model and its generation settings.
@@ -58,7 +61,27 @@ pub struct GenerationArgs {
     #[arg(long, value_name = "TEXT")]
     pub system: Option<String>,
     #[command(flatten)]
+    threads: ThreadArgs,
+    #[command(flatten)]
     pub device: DeviceArgs,
+}
+
+/// Threads of the CPU device.
+#[derive(Args)]
+pub struct ThreadArgs {
+    /// Threads of the CPU [default: PANOPLY_THREADS or all]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: Option<u16>,
+}
+
+impl ThreadArgs {
+    /// Sets the number of threads, before a device is selected.
+    pub fn apply(&self) -> Result<()> {
+        if let Some(threads) = self.threads.and_then(|threads| NonZeroUsize::new(threads.into())) {
+            Registry::global()?.set_cpu_threads(threads);
+        }
+        Ok(())
+    }
 }
 
 fn logit_bias(text: &str) -> std::result::Result<(u32, f32), String> {
@@ -78,9 +101,10 @@ pub struct Answer {
 }
 
 impl GenerationArgs {
-    /// Checks the settings before a model is read.
-    pub fn check(&self) -> Result<()> {
-        self.sampling().check()
+    /// Checks the settings, and applies those of the process, before a device is selected.
+    pub fn apply(&self) -> Result<()> {
+        self.sampling().check()?;
+        self.threads.apply()
     }
 
     fn sampling(&self) -> Sampling {
@@ -97,7 +121,9 @@ impl GenerationArgs {
 
     /// Opens the model on the current device.
     pub fn open(&self) -> Result<Model> {
-        Model::open(&self.model, &ModelOptions { context_length: self.context_length })
+        let mut progress = LoadProgress::new("loading");
+        let options = ModelOptions { context_length: self.context_length };
+        Model::open_with_progress(&self.model, &options, &mut |done, all| progress.show(done, all))
     }
 
     /// A request with these settings.
@@ -157,15 +183,20 @@ impl Answer {
         })
     }
 
+    /// The rate after the first token, which comes with the prompt; `None` if there is no other.
+    pub fn tokens_per_second(&self, generation: &Generation<'_>) -> Option<f64> {
+        let tokens = generation.tokens().len();
+        (tokens > 1).then(|| (tokens - 1) as f64 / (self.seconds - self.first_seconds).max(1e-9))
+    }
+
     /// Counts and times in a line.
     pub fn summary(&self, generation: &Generation<'_>) -> String {
         let (prompt, reused, tokens) =
             (generation.prompt_tokens(), generation.reused_tokens(), generation.tokens().len());
         let cached = if reused > 0 { format!(" ({reused} cached)") } else { String::new() };
-        // The first token comes with the prompt.
-        let rate = tokens.saturating_sub(1) as f64 / (self.seconds - self.first_seconds).max(1e-9);
         let first = self.first_seconds;
-        let seconds = if tokens > 1 { format!(" at {rate:.1} tokens/s") } else { String::new() };
+        let rate = self.tokens_per_second(generation);
+        let seconds = rate.map_or(String::new(), |rate| format!(" at {rate:.1} tokens/s"));
         format!("{prompt} prompt tokens{cached}, first token after {first:.2} s, {tokens} tokens{seconds}")
     }
 }

@@ -17,12 +17,15 @@ mod devices;
 mod driver_probe;
 mod explain;
 mod export;
+mod fit;
 mod generation_args;
 mod inspect;
+mod load_progress;
 mod mesh;
 mod output;
 mod predict;
 mod protect;
+mod quantize;
 mod run;
 mod selftest;
 mod shell;
@@ -72,6 +75,8 @@ enum Command {
     Predict(predict::PredictCommand),
     Run(Box<run::RunCommand>),
     Chat(Box<chat::ChatCommand>),
+    Fit(fit::FitCommand),
+    Quantize(quantize::QuantizeCommand),
     /// Export a trained model to ONNX
     Export(export::ExportCommand),
     /// Show the contents of a model file
@@ -95,6 +100,8 @@ fn main() -> ExitCode {
         Command::Predict(arguments) => predict::run(&arguments),
         Command::Run(arguments) => run::run(&arguments),
         Command::Chat(arguments) => chat::run(&arguments),
+        Command::Fit(arguments) => fit::run(&arguments),
+        Command::Quantize(arguments) => quantize::run(&arguments),
         Command::Export(arguments) => export::run(&arguments),
         Command::Inspect(arguments) => inspect::run(&arguments),
         Command::Verify(arguments) => verify::run(&arguments),

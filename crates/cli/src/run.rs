@@ -5,10 +5,14 @@ use std::process::ExitCode;
 
 use clap::Args;
 use panoply::llm::{Message, Prompt};
-use panoply::{Error, Result};
+use panoply::{Device, Error, Result};
 
+use crate::bench::Limits;
 use crate::generation_args::{Answer, GenerationArgs, write_piece};
 use crate::output;
+
+/// Seconds for which the bandwidth is measured.
+const BANDWIDTH_SECONDS: f64 = 0.1;
 
 /// Generate text with a language model.
 #[derive(Args)]
@@ -28,7 +32,7 @@ pub struct RunCommand {
 /// Opens the model and writes the text as it is generated.
 pub fn run(arguments: &RunCommand) -> Result<ExitCode> {
     let settings = &arguments.generation;
-    settings.check()?;
+    settings.apply()?;
     let prompt = prompt(arguments)?;
     let mut messages: Vec<Message> = settings.system.iter().map(|text| Message::new("system", text)).collect();
     messages.push(Message::new("user", &prompt));
@@ -40,19 +44,34 @@ pub fn run(arguments: &RunCommand) -> Result<ExitCode> {
         let mut generation = model.generate(&settings.request(prompt))?;
         let write = |piece: &str| if arguments.json { Ok(()) } else { write_piece(piece) };
         let answer = Answer::collect(&mut generation, || true, write)?;
+        if !arguments.json {
+            write_piece("\n")?;
+        }
+        let (mut document, summary) = (answer.report(&generation), answer.summary(&generation));
+        let bytes_per_second =
+            answer.tokens_per_second(&generation).map(|rate| rate * model.weights_per_token() as f64);
+        // Their memory is free before that of the measurement is allocated.
+        drop((generation, model));
+        let share = bytes_per_second.map(|bytes| fraction_of_bandwidth(choice.device(), bytes)).transpose()?;
         if arguments.json {
-            let mut document = answer.report(&generation);
             document["schema"] = 1.into();
             document["device"] = choice.device().to_string().into();
             document["model"] = settings.model.to_string_lossy().into();
+            document["fraction_of_bandwidth"] = share.into();
             output::print_json(&document);
         } else {
-            write_piece("\n")?;
-            let summary = answer.summary(&generation);
-            eprintln!("{} on {}: {summary}", settings.model.display(), choice.device());
+            let share =
+                share.map_or(String::new(), |share| format!(", {:.0} % of the memory bandwidth", 100.0 * share));
+            eprintln!("{} on {}: {summary}{share}", settings.model.display(), choice.device());
         }
         Ok(choice.exit_code())
     })
+}
+
+/// A rate in bytes per second relative to the bandwidth of the device's memory.
+fn fraction_of_bandwidth(device: &Device, bytes_per_second: f64) -> Result<f64> {
+    device.trim_memory();
+    Ok(bytes_per_second / (Limits::new(device, BANDWIDTH_SECONDS).gbps()? * 1e9))
 }
 
 /// The prompt of the command line or of standard input.

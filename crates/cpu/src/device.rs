@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use panoply_device::{
-    AllocId, Arg, Backend, DeviceCommand, DeviceInfo, Dispatch, Driver, Epilogue, Error, ErrorKind, HostCall,
-    HostFunction, MemoryInfo, Pending, Program, ProgramId, QueueId, RawCommandBuffer, RawDevice, Region, Result,
-    Scalar, StepTime, Target, Ticket, command_buffer,
+    AllocId, Arg, Backend, DeviceCommand, DeviceInfo, Dispatch, Driver, Epilogue, Error, ErrorKind, HostBytes,
+    HostCall, HostFunction, MemoryInfo, Pending, Program, ProgramId, QueueId, RawCommandBuffer, RawDevice, Region,
+    Result, Scalar, StepTime, Target, Ticket, command_buffer,
 };
 use panoply_ir::Verified;
 use panoply_ir::interpret;
@@ -347,6 +347,12 @@ impl RawDevice for CpuDevice {
     fn allocate(&self, bytes: u64) -> Result<AllocId> {
         let allocation = if self.guard_pages { Allocation::guarded(bytes)? } else { Allocation::new(bytes)? };
         Ok(AllocId(self.allocations.insert(allocation)))
+    }
+
+    fn adopt(&self, bytes: &Arc<HostBytes>) -> Result<Option<AllocId>> {
+        // Guard pages cannot be placed around memory that exists.
+        let allocation = if self.guard_pages { None } else { Allocation::adopt(bytes) };
+        Ok(allocation.map(|allocation| AllocId(self.allocations.insert(allocation))))
     }
 
     fn free(&self, alloc: AllocId) {

@@ -15,6 +15,7 @@ compile_error!("slots are written as 64 bits and read through their low bytes, w
 pub mod checked;
 mod command_buffer;
 pub mod device;
+mod file_map;
 pub mod host_info;
 mod huge_pages;
 pub mod math;
@@ -27,3 +28,4 @@ pub mod simd;
 pub mod vm;
 
 pub use device::{CpuDevice, CpuDriver, CpuOptions};
+pub use file_map::map_file;

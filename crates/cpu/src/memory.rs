@@ -5,7 +5,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use panoply_device::{Error, ErrorKind, Region, Result};
+use panoply_device::{Error, ErrorKind, HostBytes, Region, Result};
 
 use crate::host_info;
 use crate::huge_pages::Pages;
@@ -21,8 +21,19 @@ const LARGE: u64 = 64 << 20;
 pub struct Allocation {
     start: NonNull<u8>,
     layout: Layout,
-    /// The mapping that holds the memory, if it does not come from the allocator.
-    pages: Option<Pages>,
+    holder: Holder,
+}
+
+/// Owner of the memory of an allocation.
+#[derive(Debug)]
+enum Holder {
+    Allocator,
+    /// Held for its drop.
+    #[expect(dead_code, reason = "it is held, not read")]
+    Pages(Pages),
+    /// Read-only.
+    #[expect(dead_code, reason = "it is held, not read")]
+    Host(Arc<HostBytes>),
 }
 
 // SAFETY: it is plain memory; code that makes a pointer into it is responsible for data races.
@@ -45,12 +56,21 @@ impl Allocation {
         let layout = usize::try_from(bytes.max(1)).ok().and_then(|bytes| Layout::from_size_align(bytes, ALIGN).ok());
         let layout = layout.ok_or_else(|| out_of_memory(bytes, None))?;
         if let Some(pages) = Pages::huge(layout.size()) {
-            return Ok(Allocation { start: pages.start, layout, pages: Some(pages) });
+            return Ok(Allocation { start: pages.start, layout, holder: Holder::Pages(pages) });
         }
         // SAFETY: the layout is not empty.
         let start = NonNull::new(unsafe { alloc_zeroed(layout) });
         let start = start.ok_or_else(|| out_of_memory(bytes, host_info::Memory::now().available))?;
-        Ok(Allocation { start, layout, pages: None })
+        Ok(Allocation { start, layout, holder: Holder::Allocator })
+    }
+
+    /// Takes host bytes as memory that is only read; `None` if they are empty or not aligned to 64 bytes.
+    pub fn adopt(bytes: &Arc<HostBytes>) -> Option<Allocation> {
+        let slice = bytes.as_slice();
+        let start = NonNull::new(slice.as_ptr().cast_mut())?;
+        let layout = Layout::from_size_align(slice.len(), ALIGN).ok()?;
+        let is_usable = !slice.is_empty() && start.as_ptr().addr().is_multiple_of(ALIGN);
+        is_usable.then(|| Allocation { start, layout, holder: Holder::Host(bytes.clone()) })
     }
 
     /// Allocates zeroed memory between two inaccessible guard pages. The second one follows the last page of the memory.
@@ -61,7 +81,7 @@ impl Allocation {
         let layout = usize::try_from(bytes.max(1)).ok().and_then(|bytes| Layout::from_size_align(bytes, ALIGN).ok());
         let layout = layout.ok_or_else(|| out_of_memory(bytes, None))?;
         match Pages::guarded(layout.size()) {
-            Some(pages) => Ok(Allocation { start: pages.start, layout, pages: Some(pages) }),
+            Some(pages) => Ok(Allocation { start: pages.start, layout, holder: Holder::Pages(pages) }),
             None => Err(Error::unsupported("guard pages are not available: they need Linux and enough free memory")),
         }
     }
@@ -80,7 +100,7 @@ impl Allocation {
 
 impl Drop for Allocation {
     fn drop(&mut self) {
-        if self.pages.is_none() {
+        if matches!(self.holder, Holder::Allocator) {
             // SAFETY: it was allocated with this layout.
             unsafe { dealloc(self.start.as_ptr(), self.layout) }
         }

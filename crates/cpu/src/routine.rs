@@ -68,6 +68,7 @@ pub fn offers(routine: &Routine) -> bool {
         }
         Routine::Fourier(of) => is_whole(of.dtype) && !routine.is_empty(),
         Routine::QuantizedMatmul(of) => quantized_matmul::offers(of) && !routine.is_empty(),
+        Routine::ExpertMatmul(of) => quantized_matmul::experts::offers(of) && !routine.is_empty(),
         Routine::Sort(sort) => sorter(sort.dtype).is_some() && sort.length <= i32::MAX as usize && !routine.is_empty(),
     }
 }
@@ -218,6 +219,7 @@ pub unsafe fn run_with_epilogue(
             Routine::Fourier(of) if of.dtype == DType::F64 => fourier::transform::<f64>(pool, isa, of, buffers),
             Routine::Fourier(of) => fourier::transform::<f32>(pool, isa, of, buffers),
             Routine::QuantizedMatmul(of) => quantized_matmul::run(pool, isa, of, buffers),
+            Routine::ExpertMatmul(of) => quantized_matmul::experts::run_experts(pool, isa, of, buffers),
         }
     }
     Ok(())

@@ -13,6 +13,7 @@ use panoply_ir::{Error, Result, Scalar, Target};
 
 use crate::command::{AllocId, DeviceCommand, Peer, ProgramId, QueueId, Region};
 use crate::command_buffer::{BindingSlot, RawCommandBuffer};
+use crate::host_bytes::HostBytes;
 use crate::info::{Backend, DeviceInfo, MemoryInfo};
 use crate::program::{Program, ProgramForm};
 
@@ -67,6 +68,12 @@ pub trait RawDevice: Send + Sync + fmt::Debug {
 
     /// Allocates `bytes` bytes, at least 1, aligned to at least 64, with undefined contents. Fails with `OutOfMemory`.
     fn allocate(&self, bytes: u64) -> Result<AllocId>;
+
+    /// Makes host bytes memory of the device without a copy, read-only and held until [`RawDevice::free`]. `None` if the device cannot use
+    /// them in place, or they are not aligned to at least 64 bytes.
+    fn adopt(&self, _bytes: &Arc<HostBytes>) -> Result<Option<AllocId>> {
+        Ok(None)
+    }
 
     /// Frees memory once all commands submitted so far no longer need it.
     fn free(&self, alloc: AllocId);

@@ -5,7 +5,7 @@
 //! it calls a device; a device validates nothing. Its errors cover only conditions that the caller cannot predict: out of memory, a
 //! lost device, a compile error.
 //!
-//! In reading order: [`info`] (device properties), [`program`] and [`host`] (programs), [`command`] and [`command_buffer`] (commands,
+//! In reading order: [`info`] (device properties), [`program`] and [`host`] (programs), [`host_bytes`] (memory used in place), [`command`] and [`command_buffer`] (commands,
 //! executed once and repeatedly), [`driver_api`] (the traits), [`wire`] (messages between processes), [`null`] (a device that records
 //! commands without computing), [`conformance`] (the conformance suite).
 
@@ -16,6 +16,7 @@ pub mod command_buffer;
 pub mod conformance;
 pub mod driver_api;
 pub mod host;
+pub mod host_bytes;
 pub mod info;
 pub mod null;
 pub mod program;
@@ -25,6 +26,7 @@ pub use command::{AllocId, Arg, DeviceCommand, Dispatch, Epilogue, GridPart, Pee
 pub use command_buffer::RawCommandBuffer;
 pub use driver_api::{Driver, Pending, RawDevice, StepTime, Ticket};
 pub use host::{HostCall, HostFunction};
+pub use host_bytes::HostBytes;
 pub use info::{Backend, DeviceInfo, MemoryInfo};
 /// The parts of the IR that drivers use: plain descriptions, not kernels.
 pub use panoply_ir::{

@@ -10,6 +10,7 @@
 mod attention;
 mod check;
 mod conv;
+mod expert_matmul;
 mod factor;
 mod fourier;
 mod gemm;
@@ -23,6 +24,7 @@ use std::fmt;
 pub use attention::{Attention, Mask};
 use conv::ConvGradient;
 pub use conv::{Conv, ConvAxis};
+pub use expert_matmul::ExpertMatmul;
 pub use factor::{Cholesky, Eigh, Lu, Qr, Triangular};
 pub use fourier::{Fourier, FourierKind};
 pub use gemm::{Gemm, Layout};
@@ -73,6 +75,8 @@ pub enum Routine {
     Fourier(Fourier),
     /// A product with packed weights. Buffers: activations, weights (In), output (Out).
     QuantizedMatmul(QuantizedMatmul),
+    /// Products with the packed weights of chosen experts. Buffers: activations, weights, ids (In), output (Out).
+    ExpertMatmul(ExpertMatmul),
 }
 
 /// A buffer of a routine.
@@ -118,6 +122,7 @@ impl Routine {
             Routine::Scatter(_) => "scatter",
             Routine::Fourier(_) => "fourier",
             Routine::QuantizedMatmul(_) => "quantized_matmul",
+            Routine::ExpertMatmul(_) => "expert_matmul",
         }
     }
 
@@ -133,7 +138,7 @@ impl Routine {
             Routine::SolveTriangular(_) | Routine::Cholesky(_) | Routine::Lu(_) => true,
             Routine::Qr(_) | Routine::Eigh(_) => true,
             Routine::Scatter(of) => of.accumulate && of.dtype.is_float(),
-            Routine::Fourier(_) | Routine::QuantizedMatmul(_) => true,
+            Routine::Fourier(_) | Routine::QuantizedMatmul(_) | Routine::ExpertMatmul(_) => true,
             Routine::Sort(_) => false,
         }
     }
@@ -158,6 +163,7 @@ impl Routine {
             Routine::Scatter(of) => of.operand(at),
             Routine::Fourier(of) => of.operand(at),
             Routine::QuantizedMatmul(of) => of.operand(at),
+            Routine::ExpertMatmul(of) => of.operand(at),
         })
     }
 
@@ -181,7 +187,7 @@ impl Routine {
             Routine::Gemm(_) | Routine::Sort(_) | Routine::Scatter(_) => return None,
             Routine::SolveTriangular(_) | Routine::Cholesky(_) | Routine::Lu(_) => return None,
             Routine::Qr(_) | Routine::Eigh(_) => return None,
-            Routine::Fourier(_) | Routine::QuantizedMatmul(_) => return None,
+            Routine::Fourier(_) | Routine::QuantizedMatmul(_) | Routine::ExpertMatmul(_) => return None,
             Routine::Conv(of) => Routine::Conv(conv(of)),
             Routine::ConvBackwardData(of) => Routine::ConvBackwardData(conv(of)),
             Routine::ConvBackwardFilter(of) => Routine::ConvBackwardFilter(conv(of)),
@@ -215,6 +221,7 @@ impl fmt::Display for Routine {
             Routine::Scatter(of) => of.fmt(f),
             Routine::Fourier(of) => of.fmt(f),
             Routine::QuantizedMatmul(of) => of.fmt(f),
+            Routine::ExpertMatmul(of) => of.fmt(f),
         }
     }
 }

@@ -138,10 +138,14 @@ impl Config {
     ///
     /// As for [`Config::from_gguf`].
     pub fn from_folder(folder: &Folder) -> Result<Config> {
-        let keys = folder.keys();
-        let config = (row(&keys)?.from_hugging_face)(&keys)?;
+        Config::from_keys(&folder.keys())
+    }
+
+    /// Reads the keys of a `config.json`.
+    pub(crate) fn from_keys(keys: &Keys) -> Result<Config> {
+        let config = (row(keys)?.from_hugging_face)(keys)?;
         keys.finish(hugging_face::HARMLESS)?;
-        checked(config, &keys)
+        checked(config, keys)
     }
 }
 

@@ -188,10 +188,9 @@ impl Experts {
 }
 
 impl Config {
-    /// Tokens of a prompt that one step takes, at most `usual`. Experts are decoded for each token, which needs memory for each.
-    pub(crate) fn prefill(&self, usual: usize) -> usize {
-        let has_experts = self.blocks.iter().any(|block| matches!(block.feed_forward, FeedForward::Experts(_)));
-        if has_experts { 1 } else { usual }
+    /// True if a block has experts.
+    pub(crate) fn has_experts(&self) -> bool {
+        self.blocks.iter().any(|block| matches!(block.feed_forward, FeedForward::Experts(_)))
     }
 
     /// Checks that sizes fit each other and that constants are numbers a model can have.

@@ -9,12 +9,12 @@ mod block;
 
 use panoply_tensor::{DType, Error, Result, RopeStyle, Tensor};
 
-use crate::architectures::{self, GGUF_NAMES, Names};
+use crate::architectures::{self, GGUF_NAMES};
 use crate::config::{Config, Norm, NormKind, Rotary};
 use crate::folder::Folder;
 use crate::gguf::Gguf;
 use crate::packed::Packed;
-use crate::weight_reader::{TensorFile, WeightReader};
+use crate::weight_reader::WeightReader;
 
 use block::Block;
 
@@ -75,13 +75,19 @@ struct Positions {
 }
 
 impl Weights {
-    /// Reads the weights of a GGUF file onto the current device, for a cache of `context` positions.
+    /// Reads the weights of a GGUF file onto the current device, for a cache of `context` positions; `progress` receives the bytes that are
+    /// read, and of all.
     ///
     /// # Errors
     ///
     /// If a tensor is missing, has another shape than the configuration asks for, or is not part of it.
-    pub fn from_gguf(file: &Gguf, config: &Config, context: usize) -> Result<Weights> {
-        Weights::load(file, &GGUF_NAMES, config, context)
+    pub fn from_gguf(
+        file: &Gguf,
+        config: &Config,
+        context: usize,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<Weights> {
+        Weights::load(WeightReader::new(file, &GGUF_NAMES, progress)?, config, context)
     }
 
     /// Reads the weights of a folder.
@@ -89,13 +95,17 @@ impl Weights {
     /// # Errors
     ///
     /// As for [`Weights::from_gguf`].
-    pub fn from_folder(folder: &Folder, config: &Config, context: usize) -> Result<Weights> {
-        Weights::load(folder, architectures::names(folder)?, config, context)
+    pub fn from_folder(
+        folder: &Folder,
+        config: &Config,
+        context: usize,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<Weights> {
+        Weights::load(WeightReader::new(folder, architectures::names(folder)?, progress)?, config, context)
     }
 
-    fn load(file: &dyn TensorFile, names: &Names, config: &Config, context: usize) -> Result<Weights> {
-        let reader = WeightReader::new(file, names);
-        let hidden = config.hidden;
+    fn load(reader: WeightReader<'_>, config: &Config, context: usize) -> Result<Weights> {
+        let (hidden, names) = (config.hidden, reader.names());
         let embedding = reader.matrix(names.embedding, [config.vocab, hidden])?;
         let position_embedding = match config.has_position_embedding {
             true => Some(reader.matrix(names.position_embedding, [config.context_length, hidden])?),

@@ -1,19 +1,18 @@
 //! A folder as Hugging Face's libraries write it: `config.json` and safetensors files, one or several with an index.
 //!
-//! Headers are read when the folder is opened, the bytes of a tensor when it is asked for, so at most one tensor is held beside the model.
-//! The files are untrusted: lengths are checked against the file's before anything is allocated for them.
+//! The files are mapped. They are untrusted: lengths are checked against the file's before anything is allocated for them.
 //!
 //! Source: the safetensors format (huggingface/safetensors, README).
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
+use std::io::Read;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::Arc;
 
 use panoply_ir::Encoding;
-use panoply_tensor::{Error, Result};
+use panoply_tensor::{Error, HostBytes, Result, map_file};
 use serde_json::{Map, Value};
 
 use crate::keys::Keys;
@@ -29,8 +28,7 @@ struct Stored {
     file: usize,
     encoding: Encoding,
     shape: [usize; 2],
-    offset: u64,
-    bytes: usize,
+    bytes: Range<usize>,
 }
 
 /// An open folder.
@@ -38,7 +36,7 @@ pub struct Folder {
     path: PathBuf,
     /// `config.json`.
     config: Map<String, Value>,
-    files: Vec<(PathBuf, Mutex<File>)>,
+    files: Vec<Arc<HostBytes>>,
     tensors: BTreeMap<String, Stored>,
 }
 
@@ -103,19 +101,15 @@ impl Folder {
     /// Reads the header of a file.
     fn add(&mut self, path: &Path) -> Result<()> {
         let wrong = |what: &str| Error::corrupt(format!("{}: {what}", path.display())).note("download the file again");
-        let io = |error| Error::io(format!("cannot read {}", path.display()), error);
-        let mut file = File::open(path).map_err(io)?;
-        let length = file.metadata().map_err(io)?.len();
-        let mut size = [0; 8];
-        file.read_exact(&mut size).map_err(|_| wrong("the file is truncated: it has no header"))?;
-        let size = u64::from_le_bytes(size);
-        if size > MAX_HEADER || size > length.saturating_sub(8) {
-            return Err(wrong(&format!("the file is truncated: its header has {size} bytes")));
-        }
-        let mut header = vec![0; size as usize];
-        file.read_exact(&mut header).map_err(io)?;
-        let header: Map<String, Value> =
-            serde_json::from_slice(&header).map_err(|error| wrong(&format!("the header is not valid: {error}")))?;
+        let file = map_file(path)?;
+        let (size, rest) =
+            file.as_slice().split_first_chunk().ok_or_else(|| wrong("the file is truncated: it has no header"))?;
+        let (size, length) = (u64::from_le_bytes(*size), file.as_slice().len() as u64);
+        let header = usize::try_from(size).ok().filter(|_| size <= MAX_HEADER).and_then(|size| rest.get(..size));
+        let header = header.ok_or_else(|| wrong(&format!("the file is truncated: its header has {size} bytes")))?;
+        // Copied before it is checked, as a mapped file could change in between.
+        let header: Map<String, Value> = serde_json::from_slice(&header.to_vec())
+            .map_err(|error| wrong(&format!("the header is not valid: {error}")))?;
         for (name, entry) in header.iter().filter(|(name, _)| *name != "__metadata__") {
             let stored = stored(entry, (self.files.len(), 8 + size, length));
             let stored = stored.map_err(|what| wrong(&format!("tensor {name}: {what}")))?;
@@ -123,7 +117,7 @@ impl Folder {
                 return Err(wrong(&format!("tensor {name} is in another file too")));
             }
         }
-        self.files.push((path.to_path_buf(), Mutex::new(file)));
+        self.files.push(Arc::new(file));
         Ok(())
     }
 }
@@ -149,14 +143,15 @@ fn stored(entry: &Value, (file, start, length): (usize, u64, u64)) -> std::resul
     let (rows, k) = (size(rows)?, size(k)?);
     let bytes = encoding.row_bytes(k).and_then(|row| row.checked_mul(rows)).ok_or_else(too_large)?;
     let offsets = numbers("data_offsets").filter(|offsets| offsets.len() == 2).ok_or("it has no data_offsets")?;
-    let end = start.checked_add(offsets[1]).filter(|end| *end <= length);
-    if end.is_none() || offsets[1].checked_sub(offsets[0]) != Some(bytes as u64) {
+    let at = |offset: u64| start.checked_add(offset).filter(|at| *at <= length).map(|at| at as usize);
+    let range = at(offsets[0]).zip(at(offsets[1])).map(|(begin, end)| begin..end);
+    let Some(range) = range.filter(|range| range.end.checked_sub(range.start) == Some(bytes)) else {
         return Err(format!(
             "the file is truncated or wrong: bytes {} to {} are not its {bytes}",
             offsets[0], offsets[1]
         ));
-    }
-    Ok(Stored { file, encoding, shape: [rows, k], offset: start + offsets[0], bytes })
+    };
+    Ok(Stored { file, encoding, shape: [rows, k], bytes: range })
 }
 
 impl TensorFile for Folder {
@@ -172,15 +167,12 @@ impl TensorFile for Folder {
         self.tensors.get(name).map(|stored| (stored.encoding, stored.shape))
     }
 
-    fn bytes(&self, name: &str) -> Result<Cow<'_, [u8]>> {
-        let stored = self.tensors.get(name);
-        let stored = stored.ok_or_else(|| Error::corrupt(format!("{}: tensor {name} is missing", self.place())))?;
-        let (path, file) = &self.files[stored.file];
-        let mut file = file.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let mut bytes = vec![0; stored.bytes];
-        let read = file.seek(SeekFrom::Start(stored.offset)).and_then(|_| file.read_exact(&mut bytes));
-        read.map_err(|error| Error::io(format!("cannot read tensor {name} of {}", path.display()), error))?;
-        Ok(Cow::Owned(bytes))
+    fn files(&self) -> &[Arc<HostBytes>] {
+        &self.files
+    }
+
+    fn location(&self, name: &str) -> Option<(usize, Range<usize>)> {
+        self.tensors.get(name).map(|stored| (stored.file, stored.bytes.clone()))
     }
 }
 

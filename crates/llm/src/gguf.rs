@@ -1,22 +1,26 @@
-//! GGUF files, versions 2 and 3: metadata and packed tensors.
+//! GGUF files, versions 2 and 3, in one file or in shards: metadata and packed tensors.
 //!
 //! The file is untrusted: every length is checked against the bytes that are left before anything is allocated for it. It must
 //! not know architectures or tokenizers.
 //!
 //! Source: the GGUF specification (ggml/docs/gguf.md).
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use panoply_ir::Encoding;
-use panoply_tensor::{Error, Result};
+use panoply_tensor::{Error, HostBytes, Result, map_file, read_limit};
 
 use crate::weight_reader::TensorFile;
 
 const MAGIC: &[u8] = b"GGUF";
 const DEFAULT_ALIGNMENT: u64 = 32;
+/// Memory of the metadata without `PANOPLY_READ_LIMIT`: this many bytes, or so many for each byte of the file if that is more, as for data
+/// files.
+const LEAST_LIMIT: u64 = 1 << 32;
+const BYTES_PER_BYTE: u64 = 32;
 /// Axes of a tensor, at most.
 const MAX_AXES: u32 = 4;
 
@@ -46,42 +50,113 @@ pub struct TensorInfo {
     pub rows: usize,
     /// Elements of a row.
     pub k: usize,
-    /// Position of its bytes in the file.
+    /// File of [`Gguf`] that holds its bytes.
+    file: usize,
+    /// Position of its bytes in that file.
     bytes: Range<usize>,
+    /// Lengths of its axes, the contiguous one first.
+    axes: Vec<u64>,
 }
 
-/// An open GGUF file.
+/// An open GGUF model.
 pub struct Gguf {
     path: PathBuf,
-    /// Metadata by key.
+    /// Metadata of the first file by key.
     pub metadata: BTreeMap<String, Value>,
     /// Tensors by name.
     pub tensors: BTreeMap<String, TensorInfo>,
-    bytes: Vec<u8>,
+    files: Vec<Arc<HostBytes>>,
+    /// Positions of the metadata entries in the first file, by key in the order of the file.
+    entries: Vec<(String, Range<usize>)>,
 }
 
 impl Gguf {
-    /// Reads a file.
+    /// Maps a file, and the other shards if it is one of several, named `NAME-00001-of-00003.gguf`.
     ///
     /// # Errors
     ///
-    /// If the file cannot be read, is not GGUF, is truncated, contradicts itself, or holds a tensor type that is not supported.
+    /// If a file cannot be read, is not GGUF, is truncated, contradicts itself, or holds a tensor type that is not supported, and if a shard
+    /// is missing, belongs to another model, or holds a tensor of another.
     pub fn open(path: &Path) -> Result<Gguf> {
-        let bytes = std::fs::read(path).map_err(|error| Error::io(format!("cannot read {}", path.display()), error))?;
-        Gguf::parse(path, bytes)
+        let file = Gguf::parse_bytes(path, map_file(path)?)?;
+        let count = file.shard_count()?;
+        if count <= 1 { Ok(file) } else { Gguf::open_shards(path, count) }
     }
 
-    /// Parses the bytes of a file; `path` is only named in errors.
+    /// Opens the shards of a model, given the path of one of them.
+    fn open_shards(path: &Path, count: usize) -> Result<Gguf> {
+        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let stem = shard_stem(&name, count).ok_or_else(|| {
+            let message = format!("{} is one of {count} shards but is not named as one", path.display());
+            Error::mistake(message).note(format!("rename it as before, such as model-00001-of-{count:05}.gguf"))
+        })?;
+        let mut whole: Option<Gguf> = None;
+        for number in 1..=count {
+            let shard_path = path.with_file_name(format!("{stem}-{number:05}-of-{count:05}.gguf"));
+            if !shard_path.exists() {
+                let message = format!("shard {number} of {count} is missing: {}", shard_path.display());
+                return Err(Error::mistake(message).note(format!("put all {count} files into one folder")));
+            }
+            let shard = Gguf::parse_bytes(&shard_path, map_file(&shard_path)?)?;
+            let own_count = shard.shard_count()?;
+            let own_number = shard.optional("split.no", "a number", Value::as_usize)?.map_or(0, |number| number + 1);
+            if (own_number, own_count) != (number, count) {
+                let message = format!("{} is shard {own_number} of {own_count}", shard_path.display());
+                return Err(Error::corrupt(format!("{message}, but its name says {number} of {count}")));
+            }
+            match &mut whole {
+                None => whole = Some(shard),
+                Some(whole) => whole.add(shard)?,
+            }
+        }
+        let whole = whole.expect("there is at least one shard");
+        let wanted = whole.optional("split.tensors.count", "a number", Value::as_usize)?;
+        match wanted.filter(|wanted| *wanted != whole.tensors.len()) {
+            Some(wanted) => Err(Error::corrupt(format!(
+                "{}: the {count} shards hold {} tensors instead of {wanted}; download them again",
+                whole.path.display(),
+                whole.tensors.len()
+            ))),
+            None => Ok(whole),
+        }
+    }
+
+    /// Adds the tensors of another shard.
+    fn add(&mut self, shard: Gguf) -> Result<()> {
+        for (name, tensor) in shard.tensors {
+            let tensor = TensorInfo { file: self.files.len(), ..tensor };
+            if self.tensors.insert(name.clone(), tensor).is_some() {
+                let message = format!("{}: tensor {name:?} is in an earlier shard too", shard.path.display());
+                return Err(Error::corrupt(message).note("download the shards again"));
+            }
+        }
+        self.files.extend(shard.files);
+        Ok(())
+    }
+
+    /// The number of files that the model consists of.
+    fn shard_count(&self) -> Result<usize> {
+        Ok(self.optional("split.count", "a number", Value::as_usize)?.unwrap_or(1))
+    }
+
+    /// Parses the bytes of a file, which may be a shard; `path` is only named in errors.
     ///
     /// # Errors
     ///
     /// As for [`Gguf::open`].
     pub fn parse(path: &Path, bytes: Vec<u8>) -> Result<Gguf> {
-        let parsed = Reader { bytes: &bytes, at: 0 }.file();
-        let (metadata, tensors) = parsed.map_err(|why| {
+        Gguf::parse_bytes(path, bytes.into())
+    }
+
+    fn parse_bytes(path: &Path, bytes: HostBytes) -> Result<Gguf> {
+        let bytes_on_disk = bytes.as_slice().len() as u64;
+        let default = LEAST_LIMIT.max(bytes_on_disk.saturating_mul(BYTES_PER_BYTE));
+        let limit = read_limit()?.unwrap_or(default);
+        let parsed = Reader { bytes: bytes.as_slice(), at: 0, limit, left: limit }.file();
+        let Contents { metadata, tensors, entries } = parsed.map_err(|why| {
             Error::corrupt(format!("{}: {why}", path.display())).note("download or convert the model again")
         })?;
-        Ok(Gguf { path: path.to_path_buf(), metadata, tensors, bytes })
+        Ok(Gguf { path: path.to_path_buf(), metadata, tensors, files: vec![Arc::new(bytes)], entries })
     }
 
     /// The file's path, for messages.
@@ -89,9 +164,20 @@ impl Gguf {
         &self.path
     }
 
+    /// The entries of the metadata as the file encodes them: key, type and value.
+    pub(crate) fn entries(&self) -> impl Iterator<Item = (&str, &[u8])> {
+        let first = self.files[0].as_slice();
+        self.entries.iter().map(|(key, range)| (key.as_str(), &first[range.clone()]))
+    }
+
+    /// The alignment of the tensors' bytes in the file.
+    pub(crate) fn alignment(&self) -> u64 {
+        alignment(&self.metadata).expect("it was valid when the file was read")
+    }
+
     /// The bytes of a tensor: `rows` times the row's bytes.
     pub fn bytes(&self, tensor: &TensorInfo) -> &[u8] {
-        &self.bytes[tensor.bytes.clone()]
+        &self.files[tensor.file].as_slice()[tensor.bytes.clone()]
     }
 
     /// A metadata value that must be there.
@@ -117,6 +203,18 @@ impl Gguf {
     }
 }
 
+impl TensorInfo {
+    /// Lengths of its axes, the contiguous one first.
+    pub(crate) fn axes(&self) -> &[u64] {
+        &self.axes
+    }
+
+    /// The number of its file and its position there.
+    pub(crate) fn place(&self) -> (usize, usize) {
+        (self.file, self.bytes.start)
+    }
+}
+
 impl TensorFile for Gguf {
     fn place(&self) -> String {
         self.path.display().to_string()
@@ -130,11 +228,20 @@ impl TensorFile for Gguf {
         self.tensors.get(name).map(|tensor| (tensor.encoding, [tensor.rows, tensor.k]))
     }
 
-    fn bytes(&self, name: &str) -> Result<Cow<'_, [u8]>> {
-        let tensor = self.tensors.get(name);
-        let tensor = tensor.ok_or_else(|| Error::corrupt(format!("{}: tensor {name} is missing", self.place())))?;
-        Ok(Cow::Borrowed(Gguf::bytes(self, tensor)))
+    fn files(&self) -> &[Arc<HostBytes>] {
+        &self.files
     }
+
+    fn location(&self, name: &str) -> Option<(usize, Range<usize>)> {
+        self.tensors.get(name).map(|tensor| (tensor.file, tensor.bytes.clone()))
+    }
+}
+
+/// The part of a shard's file name before the numbers.
+fn shard_stem(name: &str, count: usize) -> Option<&str> {
+    let stem = name.strip_suffix(&format!("-of-{count:05}.gguf"))?;
+    let (stem, number) = stem.rsplit_once('-')?;
+    (number.len() == 5 && number.bytes().all(|byte| byte.is_ascii_digit())).then_some(stem)
 }
 
 impl Value {
@@ -175,12 +282,20 @@ impl Value {
 /// A result whose error says why a file is not valid.
 type Parsed<T> = std::result::Result<T, String>;
 
-type Contents = (BTreeMap<String, Value>, BTreeMap<String, TensorInfo>);
+/// Contents of a file.
+struct Contents {
+    metadata: BTreeMap<String, Value>,
+    tensors: BTreeMap<String, TensorInfo>,
+    entries: Vec<(String, Range<usize>)>,
+}
 
 /// A position in the bytes of a file.
 struct Reader<'a> {
     bytes: &'a [u8],
     at: usize,
+    /// Bytes of memory that the metadata may take, and those that are left.
+    limit: u64,
+    left: u64,
 }
 
 impl<'a> Reader<'a> {
@@ -194,14 +309,16 @@ impl<'a> Reader<'a> {
             return Err(format!("GGUF version {version} is not supported; versions 2 and 3 are"));
         }
         let (tensor_count, pair_count) = (self.u64()?, self.u64()?);
-        let mut metadata = BTreeMap::new();
+        let (mut metadata, mut entries) = (BTreeMap::new(), Vec::new());
         for _ in 0..pair_count {
+            let start = self.at;
             let key = self.string()?;
             let kind = self.u32()?;
             let value = self.value(kind).map_err(|why| format!("metadata key {key:?}: {why}"))?;
             if metadata.insert(key.clone(), value).is_some() {
                 return Err(format!("metadata key {key:?} occurs twice"));
             }
+            entries.push((key, start..self.at));
         }
         let mut headers = BTreeMap::new();
         for _ in 0..tensor_count {
@@ -211,18 +328,13 @@ impl<'a> Reader<'a> {
                 return Err(format!("tensor {name:?} occurs twice"));
             }
         }
-        let alignment = match metadata.get("general.alignment") {
-            None => DEFAULT_ALIGNMENT,
-            Some(Value::Unsigned(alignment)) if alignment.is_power_of_two() && *alignment <= 1 << 20 => *alignment,
-            Some(other) => return Err(format!("general.alignment {other:?} is not a power of two up to 1048576")),
-        };
-        let start = (self.at as u64).next_multiple_of(alignment);
+        let start = (self.at as u64).next_multiple_of(alignment(&metadata)?);
         let mut tensors = BTreeMap::new();
         for (name, header) in headers {
             let tensor = header.located(start, self.bytes.len()).map_err(|why| format!("tensor {name:?}: {why}"))?;
             tensors.insert(name, tensor);
         }
-        Ok((metadata, tensors))
+        Ok(Contents { metadata, tensors, entries })
     }
 
     fn take(&mut self, count: u64) -> Parsed<&'a [u8]> {
@@ -251,9 +363,9 @@ impl<'a> Reader<'a> {
 
     fn string(&mut self) -> Parsed<String> {
         let length = self.u64()?;
-        let bytes = self.take(length)?;
-        let text = std::str::from_utf8(bytes);
-        text.map(str::to_string).map_err(|_| format!("the text before offset {} is not UTF-8", self.at))
+        // Copied before it is checked, as a mapped file could change in between.
+        let bytes = self.take(length)?.to_vec();
+        String::from_utf8(bytes).map_err(|_| format!("the text before offset {} is not UTF-8", self.at))
     }
 
     fn value(&mut self, kind: u32) -> Parsed<Value> {
@@ -275,14 +387,32 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// An array of scalars or strings. Each takes at least a byte, so the count is bounded by what is left of the file; the vector grows
-    /// as values are read, so a count alone allocates nothing.
+    /// An array of scalars or strings. Each takes at least a byte of the file, so a count is checked against what is left of it and of the memory
+    /// limit before anything is allocated.
     fn values(&mut self) -> Parsed<Vec<Value>> {
         let (kind, count) = (self.u32()?, self.u64()?);
         if kind == 9 {
             return Err("an array of arrays is not supported".to_string());
         }
-        (0..count).map(|_| self.value(kind)).collect()
+        let left = (self.bytes.len() - self.at) as u64;
+        if count > left {
+            return Err(format!(
+                "the file is truncated: {count} values are needed at offset {}, {left} bytes are left",
+                self.at
+            ));
+        }
+        let memory = count.saturating_mul(size_of::<Value>() as u64);
+        self.left = self.left.checked_sub(memory).ok_or_else(|| {
+            format!(
+                "reading it takes more than {} bytes of memory; set PANOPLY_READ_LIMIT to more if you trust the file",
+                self.limit
+            )
+        })?;
+        let mut values = Vec::with_capacity(count as usize);
+        for _ in 0..count {
+            values.push(self.value(kind)?);
+        }
+        Ok(values)
     }
 
     fn tensor(&mut self) -> Parsed<Header> {
@@ -299,7 +429,16 @@ impl<'a> Reader<'a> {
             let known: Vec<&str> = Encoding::ALL.iter().map(|encoding| encoding.name()).collect();
             format!("tensor type {number} is not supported; supported are {}", known.join(", "))
         })?;
-        Ok(Header { lengths, encoding, offset: self.u64()? })
+        Ok(Header { axes: axes as usize, lengths, encoding, offset: self.u64()? })
+    }
+}
+
+/// The alignment of the tensors' bytes in the file.
+fn alignment(metadata: &BTreeMap<String, Value>) -> Parsed<u64> {
+    match metadata.get("general.alignment") {
+        None => Ok(DEFAULT_ALIGNMENT),
+        Some(Value::Unsigned(alignment)) if alignment.is_power_of_two() && *alignment <= 1 << 20 => Ok(*alignment),
+        Some(other) => Err(format!("general.alignment {other:?} is not a power of two up to 1048576")),
     }
 }
 
@@ -309,6 +448,7 @@ fn signed(number: i64) -> Value {
 
 /// A tensor as the header describes it.
 struct Header {
+    axes: usize,
     /// The contiguous axis first.
     lengths: [u64; MAX_AXES as usize],
     encoding: Encoding,
@@ -333,6 +473,6 @@ impl Header {
         let (Some(begin), Some(end)) = (begin, end) else {
             return Err(format!("the file is truncated: {size} bytes at offset {} are not in it", self.offset));
         };
-        Ok(TensorInfo { encoding, rows, k, bytes: begin..end })
+        Ok(TensorInfo { encoding, rows, k, file: 0, bytes: begin..end, axes: self.lengths[..self.axes].to_vec() })
     }
 }

@@ -6,8 +6,8 @@
 //! text), [`Sampling`] (logits to a token), [`Model`] (all of it). Nothing here knows
 //! HTTP or the command line.
 //!
-//! Supported: GGUF versions 2 and 3 in one file with the encodings of [`Encoding`], folders of safetensors files, and the
-//! architectures of `architectures.rs`. Anything else is refused by name.
+//! Supported: GGUF versions 2 and 3, in one file or in shards, with the encodings of [`Encoding`], folders of safetensors files, and the
+//! architectures of `architectures.rs`. Anything else is refused by name. Files are mapped, not copied: see [`panoply_tensor::HostBytes`].
 
 #![forbid(unsafe_code)]
 
@@ -15,12 +15,14 @@ mod architectures;
 pub mod chat;
 pub mod config;
 pub mod decoder;
+mod fit;
 pub mod folder;
 mod generation;
 pub mod gguf;
 mod keys;
 mod model;
 mod packed;
+mod quantize;
 mod sampling;
 mod stop;
 pub mod tokenizer;
@@ -28,8 +30,10 @@ mod weight_reader;
 
 pub use chat::Message;
 pub use config::Config;
+pub use fit::{Fit, fit};
 pub use generation::{FinishReason, Generation, Prompt, Request, Session};
 pub use model::{Model, ModelOptions};
 pub use packed::Packed;
 pub use panoply_ir::Encoding;
+pub use quantize::{QuantizedSize, QuantizedType, quantize};
 pub use sampling::{Sampling, TokenLogprob};

@@ -11,7 +11,9 @@ use crate::config::Config;
 use crate::decoder::{Cache, Weights, check_step, empty_cache};
 use crate::folder::Folder;
 use crate::gguf::{Gguf, Value};
+use crate::packed::groups_by_expert;
 use crate::tokenizer::Tokenizer;
+use crate::weight_reader::stored_bytes;
 
 /// Tokens of a prompt that one step takes, where as many are left.
 const PREFILL: usize = 16;
@@ -43,6 +45,7 @@ pub struct Model {
     context: usize,
     device: Device,
     step: Step,
+    weights_per_token: u64,
     /// Compiled when it is first needed.
     template: OnceLock<ChatTemplate>,
 }
@@ -63,20 +66,33 @@ impl Model {
     ///
     /// If the file is not valid, holds something that is not supported, or does not fit the device.
     pub fn open(path: &Path, options: &ModelOptions) -> Result<Model> {
+        Model::open_with_progress(path, options, &mut |_, _| {})
+    }
+
+    /// Opens a model as [`Model::open`] does; `progress` receives the bytes of weights that are loaded, and of all.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Model::open`].
+    pub fn open_with_progress(
+        path: &Path,
+        options: &ModelOptions,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<Model> {
         if path.is_dir() {
             let folder = Folder::open(path)?;
             let (config, context) = sized(Config::from_folder(&folder)?, options)?;
             let tokenizer = Tokenizer::from_folder(&folder, config.vocab)?;
-            let weights = Weights::from_folder(&folder, &config, context)?;
+            let weights = Weights::from_folder(&folder, &config, context, progress)?;
             let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
-            return Model::new(name, (config, context), tokenizer, weights);
+            return Model::new(name, (config, context), tokenizer, weights, stored_bytes(&folder));
         }
         let file = Gguf::open(path)?;
         let (config, context) = sized(Config::from_gguf(&file)?, options)?;
         let tokenizer = Tokenizer::from_gguf(&file)?;
-        let weights = Weights::from_gguf(&file, &config, context)?;
+        let weights = Weights::from_gguf(&file, &config, context, progress)?;
         let name = file.optional("general.name", "a string", Value::as_str)?.map(str::to_string);
-        Model::new(name, (config, context), tokenizer, weights)
+        Model::new(name, (config, context), tokenizer, weights, stored_bytes(&file))
     }
 
     fn new(
@@ -84,10 +100,22 @@ impl Model {
         (config, context): (Arc<Config>, usize),
         tokenizer: Tokenizer,
         weights: Weights,
+        stored_bytes: u64,
     ) -> Result<Model> {
+        let [all, active] = config.weight_counts();
+        let weights_per_token = (stored_bytes as f64 * (active as f64 / all as f64)) as u64;
         let shape = config.clone();
         let step = jit_with_state(move |cache: &mut Cache, inputs| [weights.step(&shape, cache, inputs)]);
-        Ok(Model { name, config, tokenizer, context, device: Device::current()?, step, template: OnceLock::new() })
+        Ok(Model {
+            name,
+            config,
+            tokenizer,
+            context,
+            device: Device::current()?,
+            step,
+            weights_per_token,
+            template: OnceLock::new(),
+        })
     }
 
     /// The name that the file gives the model.
@@ -103,6 +131,11 @@ impl Model {
     /// The tokenizer.
     pub fn tokenizer(&self) -> &Tokenizer {
         &self.tokenizer
+    }
+
+    /// Bytes of the weights that a generated token reads.
+    pub fn weights_per_token(&self) -> u64 {
+        self.weights_per_token
     }
 
     /// Positions of the key-value cache.
@@ -136,7 +169,9 @@ impl Model {
     /// If an id is not of the vocabulary, the positions are outside the cache, or the device fails.
     pub fn logits(&self, cache: &mut Cache, ids: &[u32], position: usize) -> Result<Vec<f32>> {
         check_step(&self.config, self.context, ids, position)?;
-        let prefill = self.config.prefill(PREFILL);
+        // Elsewhere experts are decoded for each token, which needs memory for each.
+        let is_grouped = !self.config.has_experts() || groups_by_expert(&self.device);
+        let prefill = if is_grouped { PREFILL } else { 1 };
         let (mut at, mut logits) = (0, None);
         while at < ids.len() {
             let count = if ids.len() - at >= prefill { prefill } else { 1 };

@@ -1,18 +1,24 @@
 //! Reads the tensors of a decoder by the names of its world, and remembers which.
 //!
-//! Fused tensors are taken apart, experts are put together, transposed matrices are turned: afterwards both worlds look alike. It must not
-//! know what the tensors are for.
+//! Fused tensors are taken apart, experts are put together, transposed matrices are turned: afterwards both worlds look alike. A device that
+//! can use host memory in place uses the bytes of the mapped file, unless they are rearranged or not aligned to elements; other devices
+//! receive a copy. It must not know what the tensors are for.
 
-use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::ops::Range;
+use std::sync::Arc;
 
 use panoply_ir::Encoding;
-use panoply_tensor::{Error, Result, Tensor};
+use panoply_tensor::{Device, Error, HostBytes, Result, Storage, Tensor};
 
 use crate::architectures::Names;
 use crate::packed::Packed;
+
+/// Bytes of a page of memory, at least.
+const PAGE: usize = 4096;
+/// Bytes that are read between two reports.
+const PRELOADED: usize = 16 << 20;
 
 /// A file or folder of tensors.
 pub trait TensorFile {
@@ -25,12 +31,17 @@ pub trait TensorFile {
     /// The encoding and the shape of a tensor, its contiguous axis last; axes before the last two may be joined.
     fn shape(&self, name: &str) -> Option<(Encoding, [usize; 2])>;
 
-    /// The bytes of a tensor of [`TensorFile::names`].
-    ///
-    /// # Errors
-    ///
-    /// If they cannot be read.
-    fn bytes(&self, name: &str) -> Result<Cow<'_, [u8]>>;
+    /// The bytes of the files that hold the tensors.
+    fn files(&self) -> &[Arc<HostBytes>];
+
+    /// The number of the file with the bytes of a tensor, and their position in it.
+    fn location(&self, name: &str) -> Option<(usize, Range<usize>)>;
+}
+
+/// Returns the bytes of all tensors.
+pub(crate) fn stored_bytes(file: &dyn TensorFile) -> u64 {
+    let ranges = file.names().into_iter().filter_map(|name| file.location(name));
+    ranges.map(|(_, range)| range.len() as u64).sum()
 }
 
 /// A linear layer: the product with a matrix and a bias.
@@ -52,11 +63,20 @@ impl Linear {
 }
 
 /// Rows of a matrix in its encoding.
-struct Rows<'a> {
-    bytes: Cow<'a, [u8]>,
+struct Rows {
+    bytes: Bytes,
     encoding: Encoding,
     rows: usize,
     k: usize,
+}
+
+/// The bytes of rows.
+#[derive(Clone)]
+enum Bytes {
+    /// Of a file.
+    Stored(usize, Range<usize>),
+    /// Rearranged.
+    Own(Vec<u8>),
 }
 
 /// Reads tensors of one file.
@@ -64,11 +84,41 @@ pub(crate) struct WeightReader<'a> {
     file: &'a dyn TensorFile,
     names: &'a Names,
     read: RefCell<BTreeSet<String>>,
+    device: Device,
+    /// The files as memory of the device, if it can use them in place.
+    in_place: Vec<Option<Storage>>,
+    /// True if the pages of mapped files are read in advance, since all fit into memory.
+    is_preloaded: bool,
+    progress: RefCell<Progress<'a>>,
+}
+
+/// Bytes that are read.
+struct Progress<'a> {
+    done: u64,
+    all: u64,
+    report: &'a mut dyn FnMut(u64, u64),
 }
 
 impl<'a> WeightReader<'a> {
-    pub fn new(file: &'a dyn TensorFile, names: &'a Names) -> WeightReader<'a> {
-        WeightReader { file, names, read: RefCell::default() }
+    /// Reads onto the current device; `report` receives the bytes that are read, and of all.
+    pub fn new(
+        file: &'a dyn TensorFile,
+        names: &'a Names,
+        report: &'a mut dyn FnMut(u64, u64),
+    ) -> Result<WeightReader<'a>> {
+        let device = Device::current()?;
+        let all = stored_bytes(file);
+        let free = device.memory().free.unwrap_or(u64::MAX);
+        let in_place = file.files().iter().map(|bytes| device.adopt(bytes)).collect::<Result<_>>()?;
+        Ok(WeightReader {
+            file,
+            names,
+            read: RefCell::default(),
+            device,
+            in_place,
+            is_preloaded: all <= free / 10 * 7,
+            progress: RefCell::new(Progress { done: 0, all, report }),
+        })
     }
 
     /// The names of this world.
@@ -93,7 +143,7 @@ impl<'a> WeightReader<'a> {
     }
 
     /// The rows of a tensor of this shape; an axis of length one may be absent.
-    fn rows(&self, name: &str, ending: &str, [rows, k]: [usize; 2]) -> Result<Rows<'a>> {
+    fn rows(&self, name: &str, ending: &str, [rows, k]: [usize; 2]) -> Result<Rows> {
         let missing = || self.wrong(&format!("tensor {}{name}{ending} is missing", self.names.prefix));
         let name = self.find(name, ending).ok_or_else(missing)?;
         let (encoding, shape) = self.file.shape(&name).ok_or_else(missing)?;
@@ -102,18 +152,62 @@ impl<'a> WeightReader<'a> {
             let what = format!("tensor {name} is [{other_rows}, {other_k}]; the configuration asks for [{rows}, {k}]");
             return Err(self.wrong(&what));
         }
-        let bytes = self.file.bytes(&name)?;
+        let (file, range) = self.file.location(&name).ok_or_else(missing)?;
+        let bytes = Bytes::Stored(file, range);
         self.read.borrow_mut().insert(name);
         Ok(Rows { bytes, encoding, rows, k })
     }
 
-    fn packed(&self, rows: Rows<'_>) -> Result<Packed> {
-        Packed::new(&rows.bytes, rows.encoding, rows.rows, rows.k)
+    fn slice<'b>(&'b self, bytes: &'b Bytes) -> &'b [u8] {
+        match bytes {
+            Bytes::Stored(file, range) => &self.file.files()[*file].as_slice()[range.clone()],
+            Bytes::Own(bytes) => bytes,
+        }
+    }
+
+    fn packed(&self, rows: &Rows) -> Result<Packed> {
+        let align = rows.encoding.float_dtype().map_or(1, |dtype| dtype.bytes());
+        let storage = match &rows.bytes {
+            Bytes::Stored(file, Range { start, end }) if start.is_multiple_of(align) => {
+                let whole = self.in_place[*file].as_ref();
+                whole.map(|whole| whole.slice(*start as u64..*end as u64)).transpose()?
+            }
+            Bytes::Stored(..) | Bytes::Own(_) => None,
+        };
+        let bytes = self.slice(&rows.bytes);
+        let storage = match storage {
+            Some(storage) => {
+                self.preload(bytes);
+                storage
+            }
+            None => {
+                let storage = self.device.upload(bytes)?;
+                self.count(bytes.len());
+                storage
+            }
+        };
+        Packed::from_storage(storage, rows.encoding, rows.rows, rows.k)
+    }
+
+    fn count(&self, bytes: usize) {
+        let Progress { done, all, report } = &mut *self.progress.borrow_mut();
+        *done += bytes as u64;
+        report(*done, *all);
+    }
+
+    /// Reads the pages of a mapped file, so that the first step does not wait for them one after another.
+    fn preload(&self, bytes: &[u8]) {
+        for part in bytes.chunks(PRELOADED) {
+            if self.is_preloaded {
+                std::hint::black_box(part.iter().step_by(PAGE).fold(0, |bits, byte| bits ^ byte));
+            }
+            self.count(part.len());
+        }
     }
 
     /// A matrix, never transposed.
     pub fn matrix(&self, name: &str, shape: [usize; 2]) -> Result<Packed> {
-        self.packed(self.rows(name, ".weight", shape)?)
+        self.packed(&self.rows(name, ".weight", shape)?)
     }
 
     /// Takes the weight of a layer as read, if it is there.
@@ -122,7 +216,7 @@ impl<'a> WeightReader<'a> {
     }
 
     /// The matrix of a block's layer.
-    fn layer_rows(&self, name: &str, [rows, k]: [usize; 2]) -> Result<Rows<'a>> {
+    fn layer_rows(&self, name: &str, [rows, k]: [usize; 2]) -> Result<Rows> {
         if !self.names.is_transposed {
             return self.rows(name, ".weight", [rows, k]);
         }
@@ -131,18 +225,19 @@ impl<'a> WeightReader<'a> {
         if stored.encoding.block_elems() != 1 {
             return Err(self.wrong(&format!("tensor {name} is packed and transposed")));
         }
-        let mut bytes = Vec::with_capacity(stored.bytes.len());
+        let from = self.slice(&stored.bytes);
+        let mut bytes = Vec::with_capacity(from.len());
         for row in 0..rows {
-            (0..k).for_each(|n| bytes.extend(&stored.bytes[(n * rows + row) * size..][..size]));
+            (0..k).for_each(|n| bytes.extend(&from[(n * rows + row) * size..][..size]));
         }
-        Ok(Rows { bytes: bytes.into(), encoding: stored.encoding, rows, k })
+        Ok(Rows { bytes: Bytes::Own(bytes), encoding: stored.encoding, rows, k })
     }
 
     /// The numbers of a vector, plus `added`.
     fn numbers(&self, name: &str, ending: &str, length: usize, added: f32) -> Result<Vec<f32>> {
         let rows = self.rows(name, ending, [1, length])?;
         let mut values = vec![0.0; length];
-        rows.encoding.decode(&rows.bytes, &mut values);
+        rows.encoding.decode(self.slice(&rows.bytes), &mut values);
         values.iter_mut().for_each(|value| *value += added);
         Ok(values)
     }
@@ -157,7 +252,7 @@ impl<'a> WeightReader<'a> {
 
     /// A linear layer of `[outputs, inputs]`.
     pub fn linear(&self, name: &str, shape: [usize; 2], has_bias: bool) -> Result<Linear> {
-        let weight = self.packed(self.layer_rows(name, shape)?)?;
+        let weight = self.packed(&self.layer_rows(name, shape)?)?;
         let bias = has_bias.then(|| self.vector(name, ".bias", shape[0], 0.0)).transpose()?;
         Ok(Linear { weight, bias })
     }
@@ -167,13 +262,17 @@ impl<'a> WeightReader<'a> {
         let all = outputs.iter().sum();
         let rows = self.layer_rows(name, [all, inputs])?;
         let bias = has_bias.then(|| self.numbers(name, ".bias", all, 0.0)).transpose()?;
-        let row_bytes = rows.bytes.len() / all.max(1);
+        let row_bytes = self.slice(&rows.bytes).len() / all.max(1);
         let mut first = 0;
         let mut part = |count: usize| -> Result<Linear> {
             let range: Range<usize> = first..first + count;
             first = range.end;
-            let bytes = &rows.bytes[range.start * row_bytes..range.end * row_bytes];
-            let weight = Packed::new(bytes, rows.encoding, count, inputs)?;
+            let part = range.start * row_bytes..range.end * row_bytes;
+            let bytes = match &rows.bytes {
+                Bytes::Stored(file, all) => Bytes::Stored(*file, all.start + part.start..all.start + part.end),
+                Bytes::Own(bytes) => Bytes::Own(bytes[part].to_vec()),
+            };
+            let weight = self.packed(&Rows { bytes, encoding: rows.encoding, rows: count, k: inputs })?;
             let bias = bias.as_ref().map(|bias| Tensor::from_slice(&bias[range.clone()], [count]));
             bias.iter().try_for_each(Tensor::check)?;
             Ok(Linear { weight, bias })
@@ -189,15 +288,16 @@ impl<'a> WeightReader<'a> {
             return self.matrix(name, [all, k]);
         }
         let one = |expert: usize| self.rows(&name.replace("{e}", &expert.to_string()), ".weight", [rows, k]);
-        let mut joined = one(0)?;
+        let first = one(0)?;
+        let mut joined = self.slice(&first.bytes).to_vec();
         for expert in 1..count {
             let next = one(expert)?;
-            if next.encoding != joined.encoding {
+            if next.encoding != first.encoding {
                 return Err(self.wrong(&format!("experts of {name} differ in their encodings")));
             }
-            joined.bytes.to_mut().extend_from_slice(&next.bytes);
+            joined.extend_from_slice(self.slice(&next.bytes));
         }
-        self.packed(Rows { rows: all, ..joined })
+        self.packed(&Rows { bytes: Bytes::Own(joined), rows: all, ..first })
     }
 
     /// Refuses tensors that were not read.

@@ -3,11 +3,12 @@
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use panoply_device::{DeviceInfo, MemoryInfo, RawDevice};
-use panoply_ir::kernel::Kernel;
+use panoply_device::null::NullDevice;
+use panoply_device::{Backend, DeviceInfo, HostBytes, MemoryInfo, RawDevice};
+use panoply_ir::kernel::{Kernel, MAX_LAUNCH_SIZE};
 use panoply_ir::routine::Routine;
 use panoply_ir::target::Language;
 use panoply_ir::{Element, Error, MathMode, Result, Target, Verified};
@@ -41,6 +42,7 @@ struct Shared {
     submissions: AtomicU64,
     uploaded: AtomicU64,
     downloaded: AtomicU64,
+    in_place: AtomicI64,
     accuracy: Mutex<MathMode>,
     tf32: AtomicBool,
     tunes: AtomicBool,
@@ -86,6 +88,7 @@ impl Device {
             submissions: AtomicU64::new(0),
             uploaded: AtomicU64::new(0),
             downloaded: AtomicU64::new(0),
+            in_place: AtomicI64::new(0),
             accuracy: Mutex::new(options.accuracy),
             tf32: AtomicBool::new(options.tf32),
             tunes: AtomicBool::new(options.autotune),
@@ -144,6 +147,21 @@ impl Device {
             Err(error) if error.is_out_of_memory() => Ok(()),
             Err(error) => Err(error),
         }
+    }
+
+    /// Returns a device with the same properties that stores and computes nothing: reads return zeros. Its statistics count the memory that
+    /// the same work needs on this device. Library routines of GPU drivers are not simulated.
+    #[must_use]
+    pub fn dry_run(&self) -> Device {
+        let target = Target { max_buffer_bytes: MAX_LAUNCH_SIZE, ..self.target().clone() };
+        let null = NullDevice::new(target).without_memory().in_memory(u64::MAX / 2);
+        let null = match self.info().kind {
+            Backend::Cpu => null.with_routines(panoply_cpu::routine::offers),
+            _ => null,
+        };
+        let options =
+            DeviceOptions { accuracy: self.math_mode(), tf32: self.is_tf32_allowed(), ..DeviceOptions::default() };
+        Device::new(Arc::new(null), options)
     }
 
     /// Waits for all work submitted to all queues.
@@ -211,6 +229,15 @@ impl Device {
         Ok(storage)
     }
 
+    /// Returns host bytes as a storage that cannot be written, without a copy; `None` if the device cannot use them in place. Only the
+    /// CPU can, if they are aligned to 64 bytes, as those of [`crate::map_file`] are.
+    ///
+    /// # Errors
+    /// The device is unusable.
+    pub fn adopt(&self, bytes: &Arc<HostBytes>) -> Result<Option<Storage>> {
+        Storage::adopt(self, bytes)
+    }
+
     /// Runs `work`; memory reports list the buffers that it allocates on this thread under `tag`.
     pub fn with_memory_tag<R>(tag: &str, work: impl FnOnce() -> R) -> R {
         tag::with(tag, work)
@@ -222,6 +249,7 @@ impl Device {
         MemoryStats {
             uploaded: uploaded.load(Ordering::Relaxed),
             downloaded: downloaded.load(Ordering::Relaxed),
+            in_place: self.0.in_place.load(Ordering::Relaxed).max(0) as u64,
             ..self.0.pool.stats()
         }
     }
@@ -395,6 +423,10 @@ impl Device {
 
     pub(crate) fn count_upload(&self, bytes: u64) {
         self.0.uploaded.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn count_in_place(&self, bytes: i64) {
+        self.0.in_place.fetch_add(bytes, Ordering::Relaxed);
     }
 
     pub(crate) fn count_download(&self, bytes: u64) {

@@ -38,9 +38,10 @@ pub use launch::{Grid, Launch, LaunchArg, StorageView};
 pub use memory::buffer::{AsBuffer, AsBufferMut, Buffer, BufferSlice, BufferSliceMut};
 pub use memory::stats::{MemoryEstimate, MemoryStats, TaggedMemory};
 pub use memory::storage::Storage;
+pub use panoply_cpu::map_file;
 pub use panoply_device::command_buffer::{BindingKind, BindingSlot};
 pub use panoply_device::conformance::CaseResult;
-pub use panoply_device::{Backend, DeviceInfo, Driver, HostCall, MemoryInfo};
+pub use panoply_device::{Backend, DeviceInfo, Driver, HostBytes, HostCall, MemoryInfo};
 #[doc(hidden)]
 pub use panoply_driver::library_search;
 pub use panoply_ir::{Element, Error, ErrorKind, MathMode, Result};

@@ -99,7 +99,7 @@ impl Device {
         touches: impl Iterator<Item = Touch<'s>> + Clone,
         submit: impl FnOnce() -> Result<Ticket>,
     ) -> Result<Ticket> {
-        let _locks = access::lock(touches.clone());
+        let _locks = access::lock(touches.clone())?;
         self.in_order_locked(queue, touches, submit)
     }
 
@@ -206,7 +206,7 @@ impl Queue {
         }
         let device = &self.device;
         let touches = std::iter::once((to, Access::Out));
-        let _locks = access::lock(touches.clone());
+        let _locks = access::lock(touches.clone())?;
         device.wait_for_hazards(Accessor::Host, self.id, touches.clone())?;
         let started = device.submissions();
         device
@@ -227,7 +227,7 @@ impl Queue {
             return Ok(());
         }
         let device = &self.device;
-        let _locks = access::lock(std::iter::once((from, Access::In)));
+        let _locks = access::lock(std::iter::once((from, Access::In)))?;
         device.wait_for_hazards(Accessor::Host, self.id, std::iter::once((from, Access::In)))?;
         device.profiler().transfer(ActivityKind::Download, self.id, from.bytes(), || {
             device.raw().read_into(self.id, from.region(), bytes)
@@ -241,7 +241,7 @@ impl Queue {
         self.is_home_of(from)?;
         let device = &self.device;
         let touches = std::iter::once((from, Access::In));
-        let _locks = access::lock(touches.clone());
+        let _locks = access::lock(touches.clone())?;
         device.wait_for_hazards(Accessor::Host, self.id, touches.clone())?;
         let started = device.submissions();
         let read = || device.raw().read(self.id, from.region());
@@ -293,7 +293,7 @@ impl Queue {
         // be reused.
         let reads = std::iter::once((from, Access::In));
         let writes = std::iter::once((to, Access::Out));
-        let _locks = access::lock(reads.clone().chain(writes.clone()));
+        let _locks = access::lock(reads.clone().chain(writes.clone()))?;
         other.wait_for_hazards(Accessor::Host, QueueId::DEFAULT, reads.clone())?;
         other.default_queue().synchronize()?;
         other.wait_for_hazards(Accessor::Host, QueueId::DEFAULT, reads)?;

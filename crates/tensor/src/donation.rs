@@ -74,6 +74,7 @@ fn spent(reached: &TracedNodes<'_>, roots: &[&Tensor], old: &[Tensor]) -> Vec<u3
         // The two handles to its memory are the tensor's and the one in the list of leaves.
         if let Op::Input(number) = node.op
             && reached.leaves[number as usize].handle_count() == 2
+            && !reached.leaves[number as usize].is_read_only()
         {
             spent.push(number);
         }

@@ -464,7 +464,7 @@ impl Trace {
             let own = Arc::strong_count(node) == 1;
             // Synchronizes with the drop of a node whose memory was taken: the new handle is visible.
             fence(Ordering::Acquire);
-            own && node.value.get().is_some_and(|storage| storage.handle_count() == 1)
+            own && node.value.get().is_some_and(|storage| storage.handle_count() == 1 && !storage.is_read_only())
         };
         let spent = |(at, leaf): (usize, &Leaf)| match leaf {
             Leaf::Argument(n) if alone(*n) && !stays(*n) => Some(at as u32),

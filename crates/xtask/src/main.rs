@@ -8,6 +8,7 @@ mod features;
 mod icd;
 mod install;
 mod peers;
+mod peers_llm;
 mod place;
 mod programs;
 mod shell;
@@ -31,6 +32,7 @@ usage: cargo xtask <task>
        --full          also exhaustive sweeps and every target
   peers                benchmark against PyTorch, Burn and candle; writes docs/measured/peers-cpu.md and operations-cpu.md
   peers tables         train on tables with the defaults, beside scikit-learn; writes docs/measured/tables.md
+  peers llm            benchmark language models against llama.cpp; writes docs/measured/llm-cpu.md
   devices              update the device tables of README and docs/ops.md from the last test run
   web                  build and serve the page that runs the built-in kernels in a browser
        --check         open it in Chromium and print its result
@@ -54,6 +56,7 @@ fn main() -> ExitCode {
         ["devices"] => devices::run(&place),
         ["peers"] => peers::run(&place),
         ["peers", "tables"] => peers::run_tables(&place),
+        ["peers", "llm"] => peers_llm::run(&place),
         ["web"] => web::run(&place),
         ["web", "--check"] => web::run_check(&place),
         ["tidy"] => tidy::run(&place),

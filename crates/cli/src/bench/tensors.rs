@@ -7,7 +7,7 @@ use panoply::{AttentionOptions, ConvOptions, DType, Device, Profiler, Result, Te
 use serde_json::json;
 
 use super::peaks::Limits;
-use super::{ProfiledArgs, median_time, null_device_like};
+use super::{ProfiledArgs, median_time};
 
 /// A row of the tensor benchmark.
 struct Row {
@@ -221,7 +221,7 @@ impl Row {
 
 /// Measures the operation on a device that computes nothing: the time of the host, including that device's checks.
 fn host(device: &Device, row: &Row, arguments: &ProfiledArgs) -> Result<f64> {
-    let idle = null_device_like(device);
+    let idle = device.dry_run();
     idle.scope(|| median(&idle, row, arguments))
 }
 

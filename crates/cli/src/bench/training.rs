@@ -12,7 +12,7 @@ use panoply::nn::{
 use panoply::{DType, Device, Error, Profiler, Result, Rng, Tensor, eval};
 use serde_json::json;
 
-use super::{ProfiledArgs, median_time, null_device_like, rss};
+use super::{ProfiledArgs, median_time, rss};
 
 #[derive(Args)]
 pub struct BenchTrainingCommand {
@@ -124,7 +124,7 @@ impl Measurement {
         let (_, grown) = rss::growth(|| on(device, row, 0.0, false))?;
         let pool_bytes = device.memory_stats().peak_allocated - before;
         let (seconds, params) = on(device, row, budget, profile)?;
-        let (host_seconds, _) = on(&null_device_like(device), row, budget, false)?;
+        let (host_seconds, _) = on(&device.dry_run(), row, budget, false)?;
         Ok(Measurement { seconds, host_seconds, pool_bytes, grown, params })
     }
 }

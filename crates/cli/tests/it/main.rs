@@ -6,6 +6,7 @@ mod chat;
 mod dashboard;
 mod explain;
 mod failure_recovery;
+mod llm_files;
 mod mesh;
 mod multilabel;
 mod place;

@@ -1,12 +1,13 @@
 //! Products of activations with packed weights, which stay as the file stores them.
 //!
-//! Weights of integers meet activations rounded to bytes, 32 with a scale of their own; weights of floats meet them as f32. Threads divide
-//! the rows of the matrix, never k. A result depends neither on the other columns nor on the number of threads.
+//! Weights of integers meet activations rounded to bytes, 32 with a scale of their own; weights of floats meet them as f32, and so do
+//! integers without a product of their own, whose rows are decoded first. Threads divide the rows of the matrix, never k. A result depends neither on the other columns nor on the number of threads.
 //!
 //! Weights are not rearranged in memory: transposing 16 rows takes about a third of the instructions of a column, which run while the memory
 //! is waited for (figures: `docs/measured/quantized-matmul-cpu.md`).
 
 mod activations;
+pub mod experts;
 mod float;
 mod format;
 mod integer;
@@ -56,6 +57,19 @@ pub unsafe fn run(pool: &Pool, isa: Isa, of: &QuantizedMatmul, buffers: &[*mut u
             Encoding::Q4K => integers::<format::Q4K>(pool, isa, of, buffers),
             Encoding::Q5K => integers::<format::Q5K>(pool, isa, of, buffers),
             Encoding::Q6K => integers::<format::Q6K>(pool, isa, of, buffers),
+            Encoding::IQ2Xxs
+            | Encoding::IQ2Xs
+            | Encoding::IQ2S
+            | Encoding::IQ3Xxs
+            | Encoding::IQ3S
+            | Encoding::IQ1S
+            | Encoding::IQ1M
+            | Encoding::IQ4Nl
+            | Encoding::IQ4Xs
+            | Encoding::TQ1_0
+            | Encoding::TQ2_0
+            | Encoding::MXFP4
+            | Encoding::NVFP4 => decoded(pool, isa, of, buffers),
         }
     }
 }
@@ -114,7 +128,45 @@ unsafe fn integers<F: Format>(pool: &Pool, isa: Isa, of: &QuantizedMatmul, [x, w
     });
 }
 
-unsafe fn floats<F: FloatFormat>(pool: &Pool, isa: Isa, of: &QuantizedMatmul, [x, weight, out]: [*mut u8; 3]) {
+unsafe fn floats<F: FloatFormat>(pool: &Pool, isa: Isa, of: &QuantizedMatmul, buffers: [*mut u8; 3]) {
+    let part = |product: float::Product, rows| {
+        let task = FloatRows { product, format: std::marker::PhantomData::<F>, pool, rows };
+        // SAFETY: the caller's promise; parts write rows of their own.
+        unsafe { lanes::run(isa, task) };
+    };
+    // SAFETY: the caller's promise.
+    unsafe { parts(pool, isa, of, buffers, part) }
+}
+
+/// Products with rows that are decoded to f32 first, a part at a time.
+unsafe fn decoded(pool: &Pool, isa: Isa, of: &QuantizedMatmul, buffers: [*mut u8; 3]) {
+    let row_bytes = of.row_bytes().expect("offered products have whole blocks");
+    let part = |product: float::Product, [first, end]: [usize; 2]| {
+        let numel = (end - first) * of.k;
+        let mut scratch = pool.scratch().take::<f32>(numel);
+        // SAFETY: the caller's promise about the matrix; the scratch has that many elements, and no other thread uses it.
+        let (packed, values) = unsafe {
+            let packed = std::slice::from_raw_parts(product.weight.add(first * row_bytes), (end - first) * row_bytes);
+            (packed, std::slice::from_raw_parts_mut(scratch.start(), numel))
+        };
+        of.encoding.decode(packed, values);
+        let product = float::Product { weight: values.as_ptr().cast(), weight_row: first, ..product };
+        let task = FloatRows { product, format: std::marker::PhantomData::<float::F32>, pool, rows: [first, end] };
+        // SAFETY: the caller's promise; parts write rows of their own.
+        unsafe { lanes::run(isa, task) };
+    };
+    // SAFETY: the caller's promise.
+    unsafe { parts(pool, isa, of, buffers, part) }
+}
+
+/// Passes parts of the rows to `part`, with the activations as f32.
+unsafe fn parts(
+    pool: &Pool,
+    isa: Isa,
+    of: &QuantizedMatmul,
+    [x, weight, out]: [*mut u8; 3],
+    part: impl Fn(float::Product, [usize; 2]) + Sync,
+) {
     let QuantizedMatmul { dtype, m, n, k, .. } = *of;
     let x_stride = k.next_multiple_of(16);
     // Rows that are f32 of whole registers are read where they are.
@@ -129,17 +181,10 @@ unsafe fn floats<F: FloatFormat>(pool: &Pool, isa: Isa, of: &QuantizedMatmul, [x
         });
     }
     let x = if in_place { x.cast() } else { wide };
-    let product = float::Product { weight, n, m, k, x, x_stride, out, dtype };
+    let product = float::Product { weight, weight_row: 0, n, m, k, x, x_stride, out, dtype };
     let rows = part_rows(pool, n, float::ROWS);
     in_numbers(pool, n.div_ceil(rows), work(of), |number| {
-        let task = FloatRows {
-            product,
-            format: std::marker::PhantomData::<F>,
-            pool,
-            rows: [number * rows, n.min((number + 1) * rows)],
-        };
-        // SAFETY: the caller's promise; parts write rows of their own.
-        unsafe { lanes::run(isa, task) };
+        part(product, [number * rows, n.min((number + 1) * rows)]);
     });
 }
 

@@ -4,7 +4,7 @@
 use panoply_cpu::pool::Pool;
 use panoply_cpu::routine::{offers, run};
 use panoply_cpu::vm::isa::Isa;
-use panoply_ir::routine::{QuantizedMatmul, Routine};
+use panoply_ir::routine::{ExpertMatmul, QuantizedMatmul, Routine};
 use panoply_ir::{DType, Encoding, bf16, f16};
 
 /// Numbers of a fixed sequence (Marsaglia's xorshift).
@@ -37,11 +37,24 @@ fn packed(encoding: Encoding, rows: usize, k: usize, numbers: &mut Numbers) -> V
         Encoding::Q2K => &[80, 82],
         Encoding::Q3K => &[108],
         Encoding::Q6K => &[208],
+        Encoding::IQ2Xxs | Encoding::IQ2Xs | Encoding::IQ2S | Encoding::IQ3Xxs | Encoding::IQ3S => &[0],
+        Encoding::IQ1S | Encoding::IQ4Nl | Encoding::IQ4Xs => &[0],
+        Encoding::TQ1_0 => &[52],
+        Encoding::TQ2_0 => &[64],
+        // Their scales are below.
+        Encoding::IQ1M | Encoding::MXFP4 | Encoding::NVFP4 => &[],
     };
     let mut bytes: Vec<u8> = (0..rows * encoding.row_bytes(k).unwrap()).map(|_| numbers.next() as u8).collect();
     for block in bytes.chunks_exact_mut(encoding.block_bytes()) {
         for at in halves {
             block[*at..at + 2].copy_from_slice(&scale(numbers));
+        }
+        match encoding {
+            // The exponent is in the highest bits of the last word.
+            Encoding::IQ1M => block[55] = block[55] & 15 | 0x20,
+            Encoding::MXFP4 => block[0] = 120 + block[0] % 4,
+            Encoding::NVFP4 => block[..4].iter_mut().for_each(|scale| *scale %= 64),
+            _ => {}
         }
     }
     bytes
@@ -63,22 +76,27 @@ fn decode(bytes: &[u8], dtype: DType) -> Vec<f32> {
     }
 }
 
-/// The bytes of the output; 8 bytes more on both sides of each buffer stay as they are.
 fn product(of: QuantizedMatmul, x: &[u8], weight: &[u8], isa: Isa, threads: usize) -> Vec<u8> {
-    let routine = Routine::QuantizedMatmul(of);
+    output(Routine::QuantizedMatmul(of), &[x, weight], of.m * of.n * of.dtype.bytes(), isa, threads)
+}
+
+/// The bytes of the output; 8 bytes more on both sides of each buffer stay as they are.
+fn output(routine: Routine, inputs: &[&[u8]], bytes: usize, isa: Isa, threads: usize) -> Vec<u8> {
     routine.check().unwrap();
     assert!(offers(&routine), "{routine}");
     let around = |bytes: &[u8]| [&[0xa5; 8], bytes, &[0xa5; 8]].concat();
-    let output = vec![0x5a; of.m * of.n * of.dtype.bytes()];
-    let mut buffers = [around(x), around(weight), around(&output)];
+    let output = vec![0x5a; bytes];
+    let mut buffers: Vec<Vec<u8>> = inputs.iter().map(|input| around(input)).chain([around(&output)]).collect();
     let before = buffers.clone();
     let starts: Vec<*mut u8> = buffers.iter_mut().map(|buffer| buffer[8..].as_mut_ptr()).collect();
     // SAFETY: the buffers are as long as the routine says, and apart.
     unsafe { run(&Pool::new(threads), isa, &routine, &starts) }.unwrap();
-    assert!(buffers[..2] == before[..2], "{routine} changed an input");
-    let end = buffers[2].len() - 8;
-    assert!(buffers[2][..8] == before[2][..8] && buffers[2][end..] == before[2][end..], "{routine} wrote outside");
-    buffers[2][8..end].to_vec()
+    let (output, inputs) = buffers.split_last().unwrap();
+    let (untouched, before) = before.split_last().unwrap();
+    assert!(inputs == before, "{routine} changed an input");
+    let end = output.len() - 8;
+    assert!(output[..8] == untouched[..8] && output[end..] == untouched[end..], "{routine} wrote outside");
+    output[8..end].to_vec()
 }
 
 fn encodings_and_lengths() -> impl Iterator<Item = (Encoding, usize)> {
@@ -86,6 +104,7 @@ fn encodings_and_lengths() -> impl Iterator<Item = (Encoding, usize)> {
         let lengths: &[usize] = match encoding.block_elems() {
             1 => &[1, 7, 16, 37, 600],
             32 => &[32, 96, 288, 544],
+            64 => &[64, 320],
             _ => &[256, 768],
         };
         lengths.iter().map(move |k| (encoding, *k))
@@ -187,6 +206,44 @@ fn bits_depend_neither_on_columns_nor_on_threads() {
 }
 
 #[test]
+fn products_with_experts_are_those_of_each_row() {
+    let mut numbers = Numbers(0x1234_5678_9abc_def1);
+    let cases = [Encoding::Q4K, Encoding::Q8_0, Encoding::F16, Encoding::IQ4Nl].into_iter();
+    for (encoding, dtype) in cases.zip([DType::F32, DType::F16, DType::BF16, DType::F32]) {
+        let (m, used, experts, n, k) = (9, 3, 5, 40, 512);
+        let weight = packed(encoding, experts * n, k, &mut numbers);
+        let matrix = weight.len() / experts;
+        for slots in [1, used] {
+            let x: Vec<f32> = (0..m * slots * k).map(|_| numbers.normal()).collect();
+            let x = encode(&x, dtype);
+            // Experts repeat, one is not used, and ids beyond all of them give zeros.
+            let ids: Vec<i32> =
+                (0..m * used).map(|_| [0, 1, 3, 4, 4, -1, 5, i32::MAX][numbers.next() as usize % 8]).collect();
+            let id_bytes: Vec<u8> = ids.iter().flat_map(|id| id.to_le_bytes()).collect();
+            let of = ExpertMatmul { dtype, encoding, m, slots, used, experts, n, k };
+            let (row, result) = (k * dtype.bytes(), n * dtype.bytes());
+            for isa in Isa::available() {
+                let outputs = output(Routine::ExpertMatmul(of), &[&x, &weight, &id_bytes], m * used * result, isa, 2);
+                for (pair, id) in ids.iter().enumerate() {
+                    let source = if slots == 1 { pair / used } else { pair };
+                    let want = match usize::try_from(*id).ok().filter(|id| *id < experts) {
+                        Some(id) => {
+                            let weight = &weight[id * matrix..][..matrix];
+                            product(of.of_one(1), &x[source * row..][..row], weight, isa, 1)
+                        }
+                        None => vec![0; result],
+                    };
+                    assert!(
+                        outputs[pair * result..][..result] == want,
+                        "{of:?} on {isa}: pair {pair} with expert {id}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
 fn integer_encodings_give_the_same_integers_on_all_sets() {
     // Of one block with powers of two as scales nothing is rounded but activations, and those alike.
     let k = 32;
@@ -266,4 +323,9 @@ fn what_cannot_be_multiplied_is_refused() {
     assert!(refused(QuantizedMatmul { k: 255, ..of }).contains("k is 255; it is a multiple of 256, the block of Q4_K"));
     assert!(refused(QuantizedMatmul { dtype: DType::F64, ..of }).contains("dtype is f64; it is f32, f16 or bf16"));
     assert!(refused(QuantizedMatmul { n: usize::MAX, ..of }).contains("weight has more than"));
+    let (dtype, encoding) = (of.dtype, of.encoding);
+    let experts = ExpertMatmul { dtype, encoding, m: 1, slots: 2, used: 3, experts: 4, n: 4, k: 256 };
+    let refused = |of: ExpertMatmul| Routine::ExpertMatmul(of).check().unwrap_err().to_string();
+    assert!(refused(experts).contains("slots is 2; it must be 1 or used, 3"));
+    assert!(refused(ExpertMatmul { slots: 1, k: 100, ..experts }).contains("k is 100; it is a multiple of 256"));
 }

@@ -3,7 +3,7 @@
 //! Devices compute addresses from the fields of a description without further checks, so code that accepts one from outside must call
 //! [`Routine::check`] first. The lengths of the buffers, given by [`Routine::operands`], are checked where the buffers are known.
 
-use super::{Attention, Conv, ConvAxis, Gemm, Layout, Pool, PoolAxis, QuantizedMatmul, Routine, Scatter};
+use super::{Attention, Conv, ConvAxis, ExpertMatmul, Gemm, Layout, Pool, PoolAxis, QuantizedMatmul, Routine, Scatter};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 
@@ -40,6 +40,7 @@ impl Routine {
             })
             .and_then(|()| same_dtype("scale", of.scale.dtype, of.dtype)),
             Routine::QuantizedMatmul(of) => quantized_matmul(of),
+            Routine::ExpertMatmul(of) => expert_matmul(of),
         };
         checked.and_then(|()| self.check_sizes()).map_err(|why| Error::mistake(format!("{}: {why}", self.name())))
     }
@@ -194,6 +195,13 @@ fn scatter(of: &Scatter) -> Result<(), String> {
     let Scatter { dtype, positions, accumulate: adds, .. } = *of;
     rule(matches!(positions, DType::I32 | DType::I64), || format!("positions is {positions}; it must be i32 or i64"))?;
     if adds { number(dtype) } else { Ok(()) }
+}
+
+fn expert_matmul(of: &ExpertMatmul) -> Result<(), String> {
+    let ExpertMatmul { slots, used, experts, .. } = *of;
+    rule(slots == 1 || slots == used, || format!("slots is {slots}; it must be 1 or used, {used}"))?;
+    at_most("experts", experts, "the largest i32", i32::MAX as usize)?;
+    quantized_matmul(&of.of_one(1))
 }
 
 fn quantized_matmul(of: &QuantizedMatmul) -> Result<(), String> {

@@ -236,25 +236,16 @@ impl Mixture {
         })
     }
 
-    /// Decodes the rows of the chosen experts for each token of `x` `[n, hidden]`, so work and memory are those of n times `used` experts.
+    /// The weighted sum of the chosen experts' outputs for each token of `x` `[n, hidden]`.
     fn apply(&self, x: &Tensor, config: &Config, experts: Experts) -> Tensor {
-        let Experts { used, width, .. } = experts;
-        let (mut weights, chosen) = self.router.apply(x).softmax(-1).topk(used, -1);
+        let (mut weights, chosen) = self.router.apply(x).softmax(-1).topk(experts.used, -1);
         if experts.is_normalized {
             weights = &weights / weights.sum(-1).unsqueeze(-1);
         }
-        // Rows of the chosen experts: i32 [n · used · rows].
-        let rows = |count: usize| (chosen.unsqueeze(-1) * count as f64 + Tensor::arange(count)).flatten(0);
-        let (inner, outer) = (rows(width), rows(config.hidden));
-        let column = x.unsqueeze(-1);
-        let product = |packed: &Packed| {
-            let matrices = packed.index_select(&inner).reshape([-1, (used * width) as isize, config.hidden as isize]);
-            matrices.matmul(&column).squeeze(-1).unflatten(-1, &[used, width])
-        };
-        let hidden = activated(&product(&self.gate), config.activation) * product(&self.up);
-        let down = self.down.index_select(&outer).reshape([-1, used as isize, config.hidden as isize, width as isize]);
-        let outputs = down.matmul(&hidden.unsqueeze(-1)).squeeze(-1);
-        let mut sum = (outputs * weights.unsqueeze(-1)).sum(1);
+        let product = |packed: &Packed, x: &Tensor| packed.expert_matmul(x, &chosen, experts.count);
+        let row = x.unsqueeze(1);
+        let hidden = activated(&product(&self.gate, &row), config.activation) * product(&self.up, &row);
+        let mut sum = (product(&self.down, &hidden) * weights.unsqueeze(-1)).sum(1);
         if let Some((gate, dense)) = &self.shared {
             sum += gate.apply(x).sigmoid() * dense.apply(x, config);
         }

@@ -67,14 +67,14 @@ impl Case {
                 let file = Gguf::open(&path(&format!("models/{}.gguf", self.name)))?;
                 let mut config = Config::from_gguf(&file)?;
                 change(&mut config);
-                let weights = Weights::from_gguf(&file, &config, context)?;
+                let weights = Weights::from_gguf(&file, &config, context, &mut |_, _| {})?;
                 (config, weights)
             }
             World::Folder => {
                 let folder = Folder::open(&path(&format!("models/{}", self.name)))?;
                 let mut config = Config::from_folder(&folder)?;
                 change(&mut config);
-                let weights = Weights::from_folder(&folder, &config, context)?;
+                let weights = Weights::from_folder(&folder, &config, context, &mut |_, _| {})?;
                 (config, weights)
             }
         };

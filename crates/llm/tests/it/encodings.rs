@@ -30,6 +30,20 @@ fn scalar_decoders_equal_gguf() {
         encoding.decode(&bytes, &mut values);
         assert_eq!(bits(&values), bits(&expected), "{}", encoding.name());
     }
+    let arrays = arrays("encodings.safetensors");
+    let expected = f32s(&arrays["MXFP4.extremes.values"].1);
+    let mut values = vec![0.0; expected.len()];
+    Encoding::MXFP4.decode(&arrays["MXFP4.extremes.bytes"].1, &mut values);
+    assert_eq!(bits(&values), bits(&expected));
+}
+
+#[test]
+fn every_ggml_number_has_one_encoding() {
+    let numbers: Vec<u32> = Encoding::ALL.iter().map(|encoding| encoding.ggml_type()).collect();
+    assert_eq!(numbers.iter().collect::<std::collections::BTreeSet<_>>().len(), 26);
+    for encoding in Encoding::ALL {
+        assert_eq!(Encoding::from_ggml_type(encoding.ggml_type()), Some(encoding));
+    }
 }
 
 #[test]
@@ -64,8 +78,8 @@ fn unpacked_tensors_and_rows_equal_gguf_on_every_device() {
                 let what = format!("{} on {device}", encoding.name());
                 let values = packed.unpack().to_vec::<f32>().unwrap_or_else(|error| panic!("{what}: {error}"));
                 assert_eq!(bits(&values), bits(&expected), "{what}");
-                let rows = packed.index_select(&Tensor::from_slice(&[2i32, 0], [2])).to_vec::<f32>().unwrap();
-                let wanted = [&expected[2 * k..3 * k], &expected[..k]].concat();
+                let rows = packed.index_select(&Tensor::from_slice(&[1i32, 0], [2])).to_vec::<f32>().unwrap();
+                let wanted = [&expected[k..2 * k], &expected[..k]].concat();
                 assert_eq!(bits(&rows), bits(&wanted), "rows of {what}");
             }
         });
@@ -111,4 +125,30 @@ fn wrong_sizes_are_rejected() {
     assert_eq!(error.message(), "18 bytes are not 2 rows of 32 elements in Q4_0");
     assert!(Packed::new(&[0; 18], Encoding::Q4_0, 1, 33).is_err());
     assert!(Packed::new(&[], Encoding::Q4K, usize::MAX, 256).is_err());
+}
+
+#[test]
+fn encoded_values_equal_ggml() {
+    let arrays = arrays("quantized.safetensors");
+    let values = f32s(&arrays["values"].1);
+    for name in ["Q4_0", "Q5_0", "Q5_1", "Q8_0", "Q4_K", "Q5_K", "Q6_K"] {
+        let encoding = Encoding::ALL.into_iter().find(|encoding| encoding.name() == name).unwrap();
+        let expected = &arrays[name].1;
+        // Whatever was there before is overwritten.
+        let mut bytes = vec![0xa5; expected.len()];
+        encoding.encode(&values, &mut bytes);
+        let block = encoding.block_bytes();
+        for (n, (have, want)) in bytes.chunks(block).zip(expected.chunks(block)).enumerate() {
+            assert_eq!(have, want, "block {n} of {name}");
+        }
+    }
+    for encoding in [Encoding::F32, Encoding::F16, Encoding::BF16] {
+        let mut bytes = vec![0; values.len() * encoding.block_bytes()];
+        encoding.encode(&values, &mut bytes);
+        let mut decoded = vec![0.0; values.len()];
+        encoding.decode(&bytes, &mut decoded);
+        let step = if encoding == Encoding::F32 { 0.0 } else { 2f32.powi(-9) };
+        let close = |(x, y): (&f32, &f32)| (x - y).abs() <= x.abs() * step + 6e-8 * step.min(1.0).ceil();
+        assert!(values.iter().zip(&decoded).all(close), "{}", encoding.name());
+    }
 }

@@ -73,6 +73,25 @@ fn huge_counts_allocate_nothing() {
     assert!(message(with_metadata(&[("a", 9, &huge)])).contains("truncated"));
 }
 
+/// Runs in a separate process, because the environment is read once.
+#[test]
+fn arrays_are_read_within_the_read_limit() {
+    const LIMIT: &str = "PANOPLY_READ_LIMIT";
+    let test = "gguf::arrays_are_read_within_the_read_limit";
+    if std::env::var_os(LIMIT).is_none() {
+        let mut command = std::process::Command::new(std::env::current_exe().unwrap());
+        let output = command.args(["--exact", test, "--nocapture"]).env(LIMIT, "1MiB").output().unwrap();
+        let ran = String::from_utf8_lossy(&output.stdout).contains("1 passed");
+        assert!(output.status.success() && ran, "{}", String::from_utf8_lossy(&output.stderr));
+        return;
+    }
+    // A byte of an array takes the memory of a value.
+    let array = |count: usize| [&0u32.to_le_bytes(), &(count as u64).to_le_bytes()[..], &vec![7; count]].concat();
+    assert!(Gguf::parse(Path::new("x.gguf"), with_metadata(&[("a", 9, &array(1000))])).is_ok());
+    let error = message(with_metadata(&[("a", 9, &array(30_000)), ("b", 9, &array(30_000))]));
+    assert!(error.contains("\"b\": reading it takes more than 1048576 bytes of memory"), "{error}");
+}
+
 #[test]
 fn mutated_files_are_read_or_rejected() {
     let whole = tiny();

@@ -2,9 +2,12 @@
 
 mod architectures;
 mod encodings;
+mod fit;
 mod fixtures;
 mod folder;
 mod gguf;
 mod model;
+mod quantize;
 mod sampling;
+mod shards;
 mod text;

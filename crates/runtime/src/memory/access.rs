@@ -9,6 +9,7 @@ use std::ptr;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use panoply_ir::kernel::Access;
+use panoply_ir::{Error, Result};
 
 use super::storage::Touch;
 
@@ -19,10 +20,16 @@ pub(crate) enum AccessLock<'s> {
     Exclusive(RwLockWriteGuard<'s, ()>),
 }
 
-/// Locks the allocations that one submission accesses, each once, in order of address, so that submissions cannot deadlock.
-pub(crate) fn lock<'s>(touches: impl Iterator<Item = Touch<'s>>) -> Vec<AccessLock<'s>> {
-    let mut wanted: Vec<(&'s RwLock<()>, bool)> =
-        touches.map(|(storage, access)| (storage.access_lock(), access != Access::In)).collect();
+/// Locks the allocations that one submission accesses, each once, in order of address, so that submissions cannot deadlock. Fails if it
+/// writes memory that is read-only.
+pub(crate) fn lock<'s>(touches: impl Iterator<Item = Touch<'s>>) -> Result<Vec<AccessLock<'s>>> {
+    let wanted = touches.map(|(storage, access)| match access != Access::In {
+        true if storage.is_read_only() => Err(Error::mistake(format!(
+            "{storage:?} is host memory that is used in place and cannot be written; copy it with `.to(&device)`"
+        ))),
+        writes => Ok((storage.access_lock(), writes)),
+    });
+    let mut wanted = wanted.collect::<Result<Vec<(&'s RwLock<()>, bool)>>>()?;
     let address = |lock: &'s RwLock<()>| ptr::from_ref(lock).addr();
     // The exclusive entry of an allocation sorts before its shared ones, which are then removed as duplicates.
     wanted.sort_unstable_by_key(|(lock, writes)| (address(lock), !writes));
@@ -31,5 +38,5 @@ pub(crate) fn lock<'s>(touches: impl Iterator<Item = Touch<'s>>) -> Vec<AccessLo
         false => AccessLock::Shared(lock.read().unwrap_or_else(PoisonError::into_inner)),
         true => AccessLock::Exclusive(lock.write().unwrap_or_else(PoisonError::into_inner)),
     };
-    wanted.into_iter().map(acquire).collect()
+    Ok(wanted.into_iter().map(acquire).collect())
 }

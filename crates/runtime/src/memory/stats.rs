@@ -27,6 +27,8 @@ pub struct MemoryStats {
     pub uploaded: u64,
     /// Bytes copied to the host so far.
     pub downloaded: u64,
+    /// Bytes of host memory that storages use in place; not counted in the other fields.
+    pub in_place: u64,
 }
 
 impl fmt::Display for MemoryStats {

@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, RwLock};
 
-use panoply_device::Region;
+use panoply_device::{AllocId, HostBytes, Region};
 use panoply_ir::kernel::Access;
 use panoply_ir::{Error, Result};
 
@@ -26,19 +26,33 @@ pub struct Storage {
 /// An allocation.
 struct Block {
     device: Device,
-    /// `Some` until drop.
-    grant: Option<PoolAllocation>,
+    memory: Memory,
     uses: Mutex<Uses>,
     /// Locked during submissions that access the bytes; see [`super::access`].
     access: RwLock<()>,
 }
 
+/// Owner of the memory of an allocation.
+enum Memory {
+    /// `Some` until drop.
+    Pool(Option<PoolAllocation>),
+    /// Host memory of this many bytes that the device uses in place.
+    Host(AllocId, u64),
+}
+
 impl Drop for Block {
     fn drop(&mut self) {
-        if let Some(mut grant) = self.grant.take() {
-            let uses = self.uses.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner);
-            grant.uses = std::mem::take(uses);
-            self.device.pool().release(grant);
+        match &mut self.memory {
+            Memory::Pool(grant) => {
+                let mut grant = grant.take().expect("a block has its allocation until drop");
+                let uses = self.uses.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner);
+                grant.uses = std::mem::take(uses);
+                self.device.pool().release(grant);
+            }
+            Memory::Host(alloc, bytes) => {
+                self.device.raw().free(*alloc);
+                self.device.count_in_place(-(*bytes as i64));
+            }
         }
     }
 }
@@ -47,8 +61,23 @@ impl Storage {
     pub(crate) fn allocate(device: &Device, bytes: u64) -> Result<Storage> {
         let mut grant = device.pool().allocate(bytes)?;
         let uses = Mutex::new(std::mem::take(&mut grant.uses));
-        let block = Block { device: device.clone(), grant: Some(grant), uses, access: RwLock::default() };
+        let memory = Memory::Pool(Some(grant));
+        let block = Block { device: device.clone(), memory, uses, access: RwLock::default() };
         Ok(Storage { block: Arc::new(block), offset: 0, bytes })
+    }
+
+    pub(crate) fn adopt(device: &Device, host: &Arc<HostBytes>) -> Result<Option<Storage>> {
+        let Some(alloc) = device.raw().adopt(host)? else { return Ok(None) };
+        let bytes = host.as_slice().len() as u64;
+        device.count_in_place(bytes as i64);
+        let memory = Memory::Host(alloc, bytes);
+        let block = Block { device: device.clone(), memory, uses: Mutex::default(), access: RwLock::default() };
+        Ok(Some(Storage { block: Arc::new(block), offset: 0, bytes }))
+    }
+
+    /// Returns true for host memory that the device uses in place: it cannot be written.
+    pub fn is_read_only(&self) -> bool {
+        matches!(self.block.memory, Memory::Host(..))
     }
 
     /// Returns the device.
@@ -98,8 +127,11 @@ impl Storage {
     }
 
     pub(crate) fn region(&self) -> Region {
-        let grant = self.block.grant.as_ref().expect("a block has its allocation until drop");
-        Region { alloc: grant.alloc, offset: self.offset, bytes: self.bytes }
+        let alloc = match &self.block.memory {
+            Memory::Pool(grant) => grant.as_ref().expect("a block has its allocation until drop").alloc,
+            Memory::Host(alloc, _) => *alloc,
+        };
+        Region { alloc, offset: self.offset, bytes: self.bytes }
     }
 
     pub(crate) fn access_lock(&self) -> &RwLock<()> {

@@ -80,6 +80,18 @@ impl Registry {
         *self.recommended.write().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
+    /// Sets the number of threads of the CPU, from 1 to 1024, for devices requested from now on.
+    pub fn set_cpu_threads(&self, threads: NonZeroUsize) {
+        let mut entries = self.entries.write().unwrap_or_else(PoisonError::into_inner);
+        let options = CpuOptions { threads: Some(threads.get()), ..CpuOptions::default() };
+        let driver = Entry::new(Arc::new(CpuDriver::new(options)));
+        match entries.iter_mut().find(|entry| entry.driver.kind() == Backend::Cpu) {
+            Some(entry) => *entry = driver,
+            None => entries.push(driver),
+        }
+        *self.recommended.write().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
     /// Disables a backend, whose drivers are then never probed and have no devices for this reason. This is a workaround for drivers
     /// that crash the process.
     pub fn disable_backend(&self, kind: Backend, reason: &Error) {

@@ -3,9 +3,12 @@
 use crate::support::all_devices;
 use crate::support::test_device;
 
+use std::sync::Arc;
+
+use panoply_ir::DType;
 use panoply_ir::random::Random;
 use panoply_runtime::env::PoolSetting;
-use panoply_runtime::{Buffer, Device, DeviceOptions, Launch, Storage};
+use panoply_runtime::{Buffer, Command, Device, DeviceOptions, Grid, HostBytes, Launch, LaunchArg, Storage, map_file};
 use test_device::{Options, build_mix, test_device};
 
 const MIB: u64 = 1 << 20;
@@ -359,4 +362,44 @@ fn host_copies_are_counted() {
     x.slice(..10).unwrap().to_vec().unwrap();
     x.to(&device).unwrap();
     assert_eq!((device.memory_stats().uploaded, device.memory_stats().downloaded), (100, 110));
+}
+
+/// The other tests of this module use devices of their own, so `cpu` counts only this.
+#[test]
+fn mapped_files_are_read_in_place_and_never_written() {
+    let device = Device::get("cpu").unwrap();
+    let path = std::env::temp_dir().join(format!("panoply-mapped-{}", std::process::id()));
+    let numbers: Vec<f32> = (0..3000).map(|i| i as f32).collect();
+    let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
+    std::fs::write(&path, &bytes).unwrap();
+    let map = Arc::new(map_file(&path).unwrap());
+    assert_eq!((map.as_slice(), map.is_mapped()), (&bytes[..], true));
+    let before = device.memory_stats();
+    let whole = device.adopt(&map).unwrap().unwrap();
+    let after = device.memory_stats();
+    assert_eq!((after.in_place, after.allocated, after.uploaded), (12_000, before.allocated, before.uploaded));
+    let part = whole.slice(8..4008).unwrap();
+    assert_eq!(part.read().unwrap(), &bytes[8..4008]);
+    // Every way to write is refused, and copies can be written.
+    let copy = part.to(&device).unwrap();
+    let message = part.write_bytes(&bytes[..4000]).unwrap_err().to_string();
+    assert!(message.contains("used in place and cannot be written"), "{message}");
+    assert!(part.copy_from(&copy).is_err());
+    let prepared = device.compile_fn(lab::build_step).unwrap();
+    let launch = |from: &Storage, to: &Storage| {
+        let args = vec![LaunchArg::read(from, DType::U32), LaunchArg::write(to, DType::U32)];
+        device.submit(&[Command::Kernel { prepared: &prepared, grid: Grid::from(1000), args }])
+    };
+    assert!(launch(&copy, &part).unwrap_err().to_string().contains("cannot be written"));
+    launch(&part, &copy).unwrap();
+    let step = |word: &[u8]| u32::from_le_bytes(word.try_into().unwrap()).wrapping_mul(3).wrapping_add(1).to_le_bytes();
+    assert_eq!(copy.read().unwrap(), bytes[8..4008].chunks(4).flat_map(step).collect::<Vec<u8>>());
+    assert_eq!(std::fs::read(&path).unwrap(), bytes);
+    drop((whole, part));
+    assert_eq!(device.memory_stats().in_place, 0);
+    std::fs::remove_file(&path).unwrap();
+    // Only the device that can use host memory adopts it, and only aligned memory.
+    assert!(test_device(Options::default()).0.adopt(&map).unwrap().is_none());
+    assert!(device.adopt(&Arc::new(HostBytes::from(Vec::new()))).unwrap().is_none());
+    assert!(map_file(&path).unwrap_err().to_string().contains("cannot read"));
 }

@@ -264,3 +264,32 @@ fn an_epilogue_updates_donated_memory_once() {
         }
     });
 }
+
+/// Host memory that a device uses in place is never donated, though nothing else holds it.
+#[test]
+fn memory_used_in_place_is_not_donated() {
+    let _alone = alone();
+    let device = Device::get("cpu").unwrap();
+    device.scope(|| {
+        let path = std::env::temp_dir().join(format!("panoply-donated-{}", std::process::id()));
+        let numbers: Vec<f32> = (0..64).map(|i| i as f32).collect();
+        std::fs::write(&path, numbers.iter().flat_map(|number| number.to_le_bytes()).collect::<Vec<u8>>()).unwrap();
+        let adopted = || {
+            let map = std::sync::Arc::new(panoply_tensor::map_file(&path).unwrap());
+            Tensor::from_storage(device.adopt(&map).unwrap().unwrap(), [64], DType::F32)
+        };
+        let doubled: Vec<f32> = numbers.iter().map(|number| number * 2.0).collect();
+        let mut old = vec![adopted()];
+        let new = &old[0] * 2.0;
+        assert_eq!(eval_donated(&mut old, vec![new]).unwrap()[0].to_vec::<f32>().unwrap(), doubled);
+        let step = jit_with_state(|state: &mut Vec<Tensor>, []| {
+            state[0] = &state[0] * 2.0;
+            [state[0].sum(0)]
+        });
+        let mut state = vec![adopted()];
+        let [sum] = step.call_with_state(&mut state, []).unwrap();
+        assert_eq!(sum.to_vec::<f32>().unwrap(), [doubled.iter().sum::<f32>()]);
+        assert_eq!(state[0].to_vec::<f32>().unwrap(), doubled);
+        std::fs::remove_file(&path).unwrap();
+    });
+}

@@ -73,8 +73,10 @@ impl FloatFormat for F32 {
 /// A product.
 #[derive(Clone, Copy)]
 pub struct Product {
-    /// The matrix.
+    /// The matrix, from row `weight_row` on.
     pub weight: *const u8,
+    /// First row that `weight` holds.
+    pub weight_row: usize,
     /// Rows of the matrix.
     pub n: usize,
     /// Columns: rows of the activations.
@@ -119,7 +121,7 @@ impl Product {
     unsafe fn load<L: Lanes, F: FloatFormat>(&self, row: usize, at: usize) -> L::Float {
         // SAFETY: the caller's promise.
         unsafe {
-            let from = self.weight.add((row * self.k + at) * F::BYTES);
+            let from = self.weight.add(((row - self.weight_row) * self.k + at) * F::BYTES);
             if at + L::COUNT <= self.k {
                 return F::load::<L>(from);
             }
@@ -154,7 +156,7 @@ impl Product {
             for at in (0..whole).step_by(L::COUNT) {
                 let x = L::load_float(self.x.add(at));
                 for (r, sum) in sums.iter_mut().enumerate() {
-                    let from = self.weight.add(((row + r) * self.k + at) * F::BYTES);
+                    let from = self.weight.add(((row - self.weight_row + r) * self.k + at) * F::BYTES);
                     *sum = L::mul_add(F::load::<L>(from), x, *sum);
                 }
             }

@@ -39,7 +39,7 @@ impl Numbers {
     }
 }
 
-const VARIANTS: usize = 16;
+const VARIANTS: usize = 17;
 
 /// Returns a valid description of the n-th routine.
 fn valid(variant: usize, numbers: &mut Numbers) -> Routine {
@@ -92,6 +92,14 @@ fn valid(variant: usize, numbers: &mut Numbers) -> Routine {
             let k = encoding.block_elems() * if encoding.block_elems() == 1 { t } else { 1 + t % 3 };
             let dtype = numbers.of(&[DType::F32, DType::F16, DType::BF16]);
             Routine::QuantizedMatmul(QuantizedMatmul { dtype, encoding, m: s, n: u, k })
+        }
+        15 => {
+            let encoding = numbers.of(&Encoding::ALL);
+            let k = encoding.block_elems() * if encoding.block_elems() == 1 { t } else { 1 + t % 3 };
+            let dtype = numbers.of(&[DType::F32, DType::F16, DType::BF16]);
+            let (used, experts) = (1 + numbers.below(3), 1 + numbers.below(4));
+            let slots = numbers.of(&[1, used]);
+            Routine::ExpertMatmul(ExpertMatmul { dtype, encoding, m: s, slots, used, experts, n: 1 + v % 7, k })
         }
         _ => {
             let kinds =
@@ -183,6 +191,9 @@ fn fields(routine: &mut Routine) -> Vec<&mut usize> {
         Routine::Scatter(Scatter { batch, length, count, columns, .. }) => vec![batch, length, count, columns],
         Routine::Fourier(Fourier { outer, length, inner, .. }) => vec![outer, length, inner],
         Routine::QuantizedMatmul(QuantizedMatmul { m, n, k, .. }) => vec![m, n, k],
+        Routine::ExpertMatmul(ExpertMatmul { m, slots, used, experts, n, k, .. }) => {
+            vec![m, slots, used, experts, n, k]
+        }
     }
 }
 

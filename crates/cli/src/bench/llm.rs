@@ -1,0 +1,113 @@
+//! `panoply bench llm`: tokens per second of a language model in prefill and decode, relative to the memory bandwidth.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use clap::Args;
+use panoply::llm::{Model, ModelOptions};
+use panoply::{Error, Result};
+use serde_json::json;
+
+use super::{Limits, rss};
+use crate::generation_args::ThreadArgs;
+use crate::load_progress::LoadProgress;
+use crate::output::{self, DeviceArgs};
+
+#[derive(Args)]
+pub struct BenchLlmCommand {
+    /// Model: a GGUF file or a Hugging Face folder
+    model: PathBuf,
+    /// Tokens of the prompt
+    #[arg(long, default_value_t = 512, value_name = "N")]
+    prefill: usize,
+    /// Tokens generated after the prompt
+    #[arg(long, default_value_t = 64, value_name = "N")]
+    decode: usize,
+    /// Runs, of which the median is reported, after one that is not measured
+    #[arg(long, default_value_t = 3, value_name = "N")]
+    repeats: usize,
+    #[command(flatten)]
+    threads: ThreadArgs,
+    #[command(flatten)]
+    device: DeviceArgs,
+    /// Print one JSON document on stdout
+    #[arg(long)]
+    json: bool,
+}
+
+/// Seconds for which the bandwidth is measured.
+const BANDWIDTH_SECONDS: f64 = 0.5;
+
+/// Prints the rates.
+pub fn run(arguments: &BenchLlmCommand) -> Result<ExitCode> {
+    let BenchLlmCommand { prefill, decode, repeats, .. } = *arguments;
+    let context = prefill.checked_add(decode).filter(|_| prefill > 0 && decode > 0 && repeats > 0);
+    let context = context.ok_or_else(|| Error::mistake("--prefill, --decode and --repeats must be at least 1"))?;
+    arguments.threads.apply()?;
+    let choice = arguments.device.select()?;
+    let device = choice.device();
+    device.scope(|| {
+        let gbps = Limits::new(device, BANDWIDTH_SECONDS).gbps()?;
+        device.trim_memory();
+        let (measured, peak_rss) = rss::growth(|| measure(arguments, context))?;
+        let Measured { load_seconds, weights_per_token, times } = measured;
+        let median = |of: fn(&[f64; 2]) -> f64| {
+            let mut seconds: Vec<f64> = times.iter().map(of).collect();
+            seconds.sort_by(f64::total_cmp);
+            seconds[seconds.len() / 2]
+        };
+        let rates = [prefill as f64 / median(|times| times[0]), decode as f64 / median(|times| times[1])];
+        let share = rates[1] * weights_per_token as f64 / (gbps * 1e9);
+        let threads = device.info().compute_units;
+        if arguments.json {
+            output::print_json(&json!({
+                "schema": 1, "model": arguments.model.to_string_lossy(), "device": device.device_string(),
+                "threads": threads, "load_seconds": load_seconds,
+                "prefill_tokens": prefill, "prefill_tokens_per_second": rates[0],
+                "decode_tokens": decode, "decode_tokens_per_second": rates[1],
+                "weights_bytes_per_token": weights_per_token, "gb_per_s": gbps, "fraction_of_bandwidth": share,
+                "peak_rss_bytes": peak_rss,
+            }));
+        } else {
+            println!("{}  {}, {threads} threads", arguments.model.display(), choice.in_words());
+            println!("load        {load_seconds:>8.3} s");
+            println!("prefill {prefill:<4}{:>8.1} tokens/s", rates[0]);
+            let share = 100.0 * share;
+            println!("decode {decode:<5}{:>8.1} tokens/s  {share:.0} % of the bandwidth, {gbps:.1} GB/s", rates[1]);
+        }
+        Ok(choice.exit_code())
+    })
+}
+
+struct Measured {
+    load_seconds: f64,
+    weights_per_token: u64,
+    /// Seconds of prefill and decode of each run.
+    times: Vec<[f64; 2]>,
+}
+
+fn measure(arguments: &BenchLlmCommand, context: usize) -> Result<Measured> {
+    let started = Instant::now();
+    let mut progress = LoadProgress::new("loading");
+    let options = ModelOptions { context_length: Some(context) };
+    let model = Model::open_with_progress(&arguments.model, &options, &mut |done, all| progress.show(done, all))?;
+    drop(progress);
+    let load_seconds = started.elapsed().as_secs_f64();
+    let vocab = model.config().vocab;
+    let tokens: Vec<u32> = (0..arguments.prefill).map(|n| (n * 7919 % vocab) as u32).collect();
+    let mut times = Vec::new();
+    for _ in 0..=arguments.repeats {
+        let mut cache = model.new_cache();
+        let started = Instant::now();
+        let mut logits = model.logits(&mut cache, &tokens, 0)?;
+        let prefill = started.elapsed().as_secs_f64();
+        for n in 0..arguments.decode {
+            let best = (0..logits.len()).max_by(|a, b| logits[*a].total_cmp(&logits[*b])).unwrap_or(0);
+            logits = model.logits(&mut cache, &[best as u32], arguments.prefill + n)?;
+        }
+        times.push([prefill, started.elapsed().as_secs_f64() - prefill]);
+    }
+    times.remove(0);
+    Ok(Measured { load_seconds, weights_per_token: model.weights_per_token(), times })
+}

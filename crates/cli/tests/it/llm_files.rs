@@ -1,0 +1,94 @@
+//! `panoply fit`, `quantize`, `bench llm` and `--threads` with the tiny language models of the crate `llm`.
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn fixture(name: &str) -> String {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../llm/tests/fixtures").join(name);
+    path.to_str().unwrap().to_string()
+}
+
+fn panoply(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_panoply")).args(arguments).env("PANOPLY_DEVICE", "cpu").output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+fn json(arguments: &[&str]) -> Value {
+    let output = panoply(arguments);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn fit_reports_memory_and_speed() {
+    let model = fixture("tiny-Q8_0.gguf");
+    let one = json(&["fit", &model, "--context-length", "16", "--json"]);
+    let four = json(&["fit", &model, "--context-length", "16", "--sequences", "4", "--json"]);
+    // 2 blocks, keys and values, 2 heads of 8 elements, 16 positions of f32.
+    assert_eq!((&one["cache_bytes"], &four["cache_bytes"]), (&4096.into(), &16384.into()));
+    assert_eq!((&one["fits"], &one["largest_context_length"]), (&true.into(), &64.into()));
+    let number = |key: &str| one[key].as_f64().unwrap();
+    let parts = number("weights_bytes") + number("cache_bytes") + number("scratch_bytes");
+    assert_eq!(number("total_bytes"), parts);
+    let tokens = number("gb_per_s") * 1e9 / number("weights_bytes_per_token");
+    assert!((number("expected_tokens_per_second") / tokens - 1.0).abs() < 1e-9);
+    let shown = text(&panoply(&["fit", &model]).stdout);
+    assert!(shown.contains("fits") && shown.contains("at most 64 tokens"), "{shown}");
+    let output = panoply(&["fit", &model, "--context-length", "65"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("context length 65 is not between 1 and the model's 64"));
+}
+
+#[test]
+fn a_quantized_model_runs() {
+    let folder = std::env::temp_dir().join(format!("panoply-cli-quantize-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let quantized = folder.join("q8.gguf");
+    let (input, output) = (fixture("tiny-F16.gguf"), quantized.to_str().unwrap());
+    let document = json(&["quantize", &input, output, "--type", "q8_0", "--json"]);
+    let bytes = |key: &str| document[key].as_u64().unwrap();
+    assert!(bytes("weights_bytes") < bytes("weights_bytes_before") * 6 / 10, "{document}");
+    let answer = json(&[
+        "run",
+        output,
+        "the quick",
+        "--temperature",
+        "0",
+        "-n",
+        "4",
+        "--logit-bias",
+        "1=-inf",
+        "--json",
+        "--threads",
+        "1",
+    ]);
+    assert!(answer["completion_tokens"].as_u64().unwrap() > 0);
+    assert!(answer["fraction_of_bandwidth"].as_f64().unwrap() > 0.0, "{answer}");
+    let again = panoply(&["quantize", &input, output]);
+    assert_eq!(again.status.code(), Some(1));
+    assert!(text(&again.stderr).contains("exists; choose another name, or pass --force"), "{}", text(&again.stderr));
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn bench_llm_reports_rates_and_threads() {
+    let model = fixture("tiny-Q4_0.gguf");
+    let arguments = ["bench", "llm", &model, "--prefill", "20", "--decode", "4", "--repeats", "1", "--json"];
+    let document = json(&[&arguments[..], &["--threads", "1"]].concat());
+    assert_eq!(
+        (&document["threads"], &document["prefill_tokens"], &document["decode_tokens"]),
+        (&1.into(), &20.into(), &4.into())
+    );
+    for rate in ["prefill_tokens_per_second", "decode_tokens_per_second", "fraction_of_bandwidth", "load_seconds"] {
+        assert!(document[rate].as_f64().unwrap() > 0.0, "{rate}: {document}");
+    }
+    let output = panoply(&["bench", "llm", &model]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("context length 576 is not between 1 and the model's 64"));
+    assert_eq!(panoply(&["run", &model, "x", "--threads", "0"]).status.code(), Some(2));
+}

@@ -1,0 +1,44 @@
+//! `cargo xtask peers llm`: tokens per second of language models beside llama.cpp, in the same session.
+//!
+//! llama.cpp is built natively from the source of the package `llama-cpp-python` (some minutes). `peers_llm.py` makes the models, lets both
+//! programs take turns, and writes the table.
+
+use crate::install::{self, Lists};
+use crate::place::Place;
+use crate::shell::{cargo, command, quiet, stream};
+
+const PACKAGES: &[&str] = &["numpy", "gguf"];
+const LLAMA_CPP: &str = "llama-cpp-python==0.3.36";
+
+/// Writes `docs/measured/llm-cpu.md`.
+pub fn run(place: &Place) -> bool {
+    match measure(place) {
+        Ok(green) => green,
+        Err(why) => {
+            println!("peers llm: {why}");
+            false
+        }
+    }
+}
+
+fn measure(place: &Place) -> Result<bool, String> {
+    let venv = place.tools().join("peers-llm");
+    let python = venv.join("bin").join("python");
+    if quiet(command(place, &python).args(["-c", "import gguf, llama_cpp"])).is_err() {
+        println!("building llama.cpp …");
+        install::venv(place, &venv, &mut Lists::Unknown)?;
+        install::pip(place, &venv, PACKAGES)?;
+        let mut build = command(place, &python);
+        build.args(["-m", "pip", "install", "--quiet", "--no-binary", "llama-cpp-python", LLAMA_CPP]);
+        quiet(build.env("CMAKE_ARGS", "-DGGML_NATIVE=ON"))?;
+    }
+    if !stream(&mut cargo(place, &["build", "--release", "--package", "panoply-cli"]), |_| true)? {
+        return Ok(false);
+    }
+    let mut script = command(place, &python);
+    script.arg(place.root.join("crates/xtask/src/peers_llm.py"));
+    script.arg(place.target().join("release").join("panoply"));
+    script.arg(place.tools().join("models"));
+    script.arg(place.root.join("docs/measured/llm-cpu.md"));
+    stream(&mut script, |_| true)
+}
