@@ -51,7 +51,8 @@ pub fn run(arguments: &RunCommand) -> Result<ExitCode> {
         let bytes_per_second =
             answer.tokens_per_second(&generation).map(|rate| rate * model.weights_per_token() as f64);
         // Their memory is free before that of the measurement is allocated.
-        drop((generation, model));
+        drop(generation);
+        drop(model);
         let share = bytes_per_second.map(|bytes| fraction_of_bandwidth(choice.device(), bytes)).transpose()?;
         if arguments.json {
             document["schema"] = 1.into();

@@ -69,6 +69,9 @@ encodings! {
     NVFP4, "NVFP4", 40, 64, 36, decode::nvfp4, Elements::Levels(&decode::FP4_LEVELS), None;
 }
 
+/// Encodes the elements of a block.
+type Encode = fn(&[f32], &mut [u8]);
+
 /// Constants of an encoding.
 struct Facts {
     name: &'static str,
@@ -77,7 +80,7 @@ struct Facts {
     block_bytes: usize,
     decode: fn(&[u8], &mut [f32]),
     elements: Elements,
-    encode: Option<fn(&[f32], &mut [u8])>,
+    encode: Option<Encode>,
 }
 
 /// Meaning of the bits of an element.

@@ -108,8 +108,9 @@ impl Folder {
         let header = usize::try_from(size).ok().filter(|_| size <= MAX_HEADER).and_then(|size| rest.get(..size));
         let header = header.ok_or_else(|| wrong(&format!("the file is truncated: its header has {size} bytes")))?;
         // Copied before it is checked, as a mapped file could change in between.
-        let header: Map<String, Value> = serde_json::from_slice(&header.to_vec())
-            .map_err(|error| wrong(&format!("the header is not valid: {error}")))?;
+        let header = header.to_vec();
+        let header: Map<String, Value> =
+            serde_json::from_slice(&header).map_err(|error| wrong(&format!("the header is not valid: {error}")))?;
         for (name, entry) in header.iter().filter(|(name, _)| *name != "__metadata__") {
             let stored = stored(entry, (self.files.len(), 8 + size, length));
             let stored = stored.map_err(|what| wrong(&format!("tensor {name}: {what}")))?;

@@ -261,10 +261,10 @@ pub fn q6_k(x: &[f32], block: &mut [u8]) {
         }
     }
     let q = |n: usize| groups[n / 16].1[n % 16];
-    for n in 0..128 {
+    for (n, byte) in block[..128].iter_mut().enumerate() {
         // 128 elements at a time: 64 low nibbles, then 64 high nibbles.
         let at = n / 64 * 128 + n % 64;
-        block[n] = q(at) & 15 | (q(at + 64) & 15) << 4;
+        *byte = q(at) & 15 | (q(at + 64) & 15) << 4;
     }
     for n in 0..64 {
         let at = n / 32 * 128 + n % 32;

@@ -188,7 +188,7 @@ fn q6_k(block: &Blocks) -> Tensor {
 /// Returns the trits of bytes `[…, n]`, each a fraction of 243 with `digits` places to the base 3: `[…, digits · n]`.
 fn trits(bytes: &Tensor, digits: i32) -> Tensor {
     let powers = (0..digits).map(|digit| bytes * f64::from(3i32.pow(digit as u32)));
-    let fractions = bits(&Tensor::stack(&powers.collect::<Vec<_>>(), -2).flatten(-2), 0, 8);
+    let fractions = bits(&Tensor::stack(powers.collect::<Vec<_>>(), -2).flatten(-2), 0, 8);
     bits(&(fractions * 3.0), 8, 2)
 }
 
