@@ -268,7 +268,7 @@ fn adjoint(y: &Tensor, g: &Tensor, wanted: impl Fn(usize) -> bool) -> Result<Opt
         Op::SliceScatter(axis) => {
             let (part, position, along) = (&inputs[1], &inputs[2], *axis as isize);
             let (length, whole) = (part.0.shape.dims()[*axis], inputs[0].0.shape.dims()[*axis]);
-            let kept = g.slice_scatter(along, position, &part.zeros_like());
+            let kept = g.slice_scatter(&part.zeros_like(), along, position);
             let g = &g.mask_padding(&[*axis], zero(g));
             // With a constant position the cotangent is a view, without arithmetic on positions.
             if let NodeKind::Op(Op::Const(at)) = position.0.source

@@ -251,7 +251,7 @@ impl VmapBatch {
         let [x, part, position] = inputs else { unreachable!("it has three inputs") };
         let (whole, part) = (self.lift(x), self.lift(part));
         if !position.each {
-            return whole.slice_scatter(axis as isize + 1, &position.tensor, &part);
+            return whole.slice_scatter(&part, axis as isize + 1, &position.tensor);
         }
         let (rank, length) = (whole.0.shape.ndim(), x.dims()[axis]);
         let places = Tensor::arange(length) - position.tensor.cast(DType::I32).unsqueeze(1);

@@ -137,8 +137,8 @@ impl Block {
         };
         let query = placed(heads(&self.query, config.heads), query_norm);
         let key = placed(heads(&self.key, config.kv_heads), key_norm);
-        *keys = keys.slice_scatter(1, &positions.first, &key);
-        *values = values.slice_scatter(1, &positions.first, &heads(&self.value, config.kv_heads));
+        *keys = keys.slice_scatter(&key, 1, &positions.first);
+        *values = values.slice_scatter(&heads(&self.value, config.kv_heads), 1, &positions.first);
         let context = match keys.shape() {
             Ok(shape) => shape.dims()[1],
             Err(error) => return Tensor::from_mistake(error),

@@ -137,7 +137,7 @@ impl Pair {
         let mut array = array.clone();
         array.slice_axis_mut(Axis(axis), Slice::from(position..position + len)).assign(&part);
         let view = tensor.narrow(axis as isize, start, len).flip(axis as isize);
-        Pair { tensor: tensor.slice_scatter(axis as isize, at, &view), array }
+        Pair { tensor: tensor.slice_scatter(&view, axis as isize, at), array }
     }
 }
 
@@ -189,7 +189,7 @@ fn overwritten(old: Pair, draw: &mut Draw, axis: usize, position: usize) -> Pair
             drop(tensor);
             let step = jit_with_state(move |held: &mut Tensor, [at]: [&Tensor; 1]| {
                 let part = held.index_select(axis as isize, &at.reshape([1]));
-                *held = held.slice_scatter(axis as isize, at, &(&part + &part));
+                *held = held.slice_scatter(&(&part + &part), axis as isize, at);
                 [part]
             });
             let (mut held, mut want) = (old.tensor, old.array);

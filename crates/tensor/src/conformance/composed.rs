@@ -119,11 +119,15 @@ pub const ROWS: &[Row] = &[
         x[0].index_put(&[&x[1]], &x[2], ScatterReduce::Assign).exp()
     }),
     smooth("scatter adds", &[any(&[4, 5]), whole(&[4, 3], 6.0), any(&[4, 1])], |x| {
-        x[0].scatter(&x[1], &x[2], 1, ScatterReduce::Add).exp()
+        x[0].scatter(1, &x[1], &x[2], ScatterReduce::Add).exp()
     }),
     smooth("scatter replaces", &[any(&[4, 5]), whole(&[9, 5], 4.0), any(&[9, 5])], |x| {
-        x[0].scatter(&x[1], &x[2], 0, ScatterReduce::Assign).exp()
+        x[0].scatter(0, &x[1], &x[2], ScatterReduce::Assign).exp()
     }),
+    smooth("scatter_add", &[any(&[4, 5]), whole(&[4, 3], 6.0), any(&[4, 3])], |x| {
+        x[0].scatter_add(1, &x[1].cast(DType::I64), &x[2]).exp()
+    }),
+    smooth("gather", &[any(&[4, 5]), whole(&[4, 3], 6.0)], |x| x[0].gather(1, &x[1].cast(DType::I64)).exp()),
     // Reductions and scans.
     smooth("var", &[any(&[3, 4, 5])], |x| x[0].var([0, 2], 1)),
     smooth("std", &[any(&[3, 40])], |x| x[0].std(-1, 0)),

@@ -95,10 +95,10 @@ pub const ROWS: &[Row] = &[
     }),
     smooth("write", &[any(&[4, 5]), any(&[2, 5]), any(&[4, 2])], |x| {
         let (two, beyond) = (Tensor::scalar(2i32), Tensor::scalar(4i64));
-        x[0].slice_scatter(0, &two, &x[1]).slice_scatter(1, &beyond, &x[2]).slice_scatter(
+        x[0].slice_scatter(&x[1], 0, &two).slice_scatter(&x[2], 1, &beyond).slice_scatter(
+            &x[2],
             1,
             &Tensor::scalar(-1i32),
-            &x[2],
         )
     }),
     smooth("stack", &[any(&[2, 3]), any(&[2, 3])], |x| Tensor::stack(x, 1)),

@@ -207,7 +207,7 @@ fn tangent(y: &Tensor, moves: &[Option<Tensor>]) -> Result<Option<Tensor>> {
         }
         Op::Gather(axis) => first().map(|moved| moved.index_select(*axis as isize, &inputs[1])),
         Op::ScatterAdd(axis) => Some(whole(0).index_add(*axis as isize, &inputs[1], &whole(2))),
-        Op::SliceScatter(axis) => Some(whole(0).slice_scatter(*axis as isize, &inputs[2], &whole(1))),
+        Op::SliceScatter(axis) => Some(whole(0).slice_scatter(&whole(1), *axis as isize, &inputs[2])),
         Op::ControlDependency => first(),
         Op::Call(..) => unreachable!("tensors hold the body itself"),
     })

@@ -47,8 +47,8 @@ fn replaced([rows, places, values]: [&Tensor; 3]) -> Tensor {
 
 impl Tensor {
     /// Returns the elements at positions along the first axes, NumPy's `x[i, j]`: one index tensor (i32 or i64) for
-    /// each axis. The index tensors broadcast, and their axes replace the indexed axes. Positions out of range give
-    /// zero.
+    /// each axis. The index tensors broadcast, and their axes replace the indexed axes. Positions out of range, negative
+    /// ones included, give zero.
     #[doc(alias = "getitem")]
     #[track_caller]
     pub fn index(&self, positions: &[&Tensor]) -> Tensor {
@@ -60,26 +60,37 @@ impl Tensor {
 
     /// Returns `self` with `values` written to positions along the first axes, NumPy's `x[i, j] = v` and `x[i, j] +=
     /// v`. There is one index tensor (i32 or i64) for each axis; they broadcast. `values` broadcast to the shape of
-    /// [`Tensor::index`]. Positions out of range are dropped. Deterministic.
+    /// [`Tensor::index`]. Positions out of range, negative ones included, are dropped. Deterministic.
     #[doc(alias = "setitem")]
     #[track_caller]
-    pub fn index_put(&self, positions: &[&Tensor], values: &Tensor, put: ScatterReduce) -> Tensor {
+    pub fn index_put(&self, positions: &[&Tensor], values: &Tensor, reduce: ScatterReduce) -> Tensor {
         let (rows, places) = match self.at_leading("index_put", positions) {
             Ok(found) => found,
             Err(mistake) => return mistake,
         };
         let wanted = [places.0.shape.dims(), &rows.0.shape.dims()[1..]].concat();
-        rows.put_rows("index_put", &places, values, wanted.into(), put).reshaped(self.0.shape.clone())
+        rows.put_rows("index_put", &places, values, wanted.into(), reduce).reshaped(self.0.shape.clone())
     }
 
-    /// Returns `self` with values written along an axis at `positions` (i32), the elements that
-    /// [`Tensor::take_along_dim`] would read. `positions` has the shape of `self` except along the axis; `values`
-    /// broadcast to it. Positions out of range are dropped. Deterministic.
-    #[doc(alias = "scatter_add")]
+    /// Returns `self` with the elements of `src` written along an axis at the positions `index` (i32 or i64), which
+    /// are the elements that [`Tensor::gather`] reads. Positions out of range, negative ones included, are dropped.
+    /// `index` has the shape of `self` except along the axis; `src` broadcasts to it. Deterministic.
     #[doc(alias = "scatter_reduce")]
     #[track_caller]
-    pub fn scatter(&self, positions: &Tensor, values: &Tensor, axis: isize, put: ScatterReduce) -> Tensor {
-        let places = match self.at_along("scatter", positions, axis) {
+    pub fn scatter(&self, axis: isize, index: &Tensor, src: &Tensor, reduce: ScatterReduce) -> Tensor {
+        self.scattered_along("scatter", axis, index, src, reduce)
+    }
+
+    /// Returns `self` plus the elements of `src` at the positions `index` along an axis: [`Tensor::scatter`] with
+    /// [`ScatterReduce::Add`]. [`Tensor::index_add`] adds whole rows.
+    #[track_caller]
+    pub fn scatter_add(&self, axis: isize, index: &Tensor, src: &Tensor) -> Tensor {
+        self.scattered_along("scatter_add", axis, index, src, ScatterReduce::Add)
+    }
+
+    #[track_caller]
+    fn scattered_along(&self, op: &str, axis: isize, index: &Tensor, src: &Tensor, reduce: ScatterReduce) -> Tensor {
+        let places = match self.at_along(op, index, axis) {
             Ok(places) => places,
             Err(mistake) => return mistake,
         };
@@ -87,16 +98,27 @@ impl Tensor {
         if line.is_mistake() {
             return line;
         }
-        let wanted = positions.0.shape.clone();
-        line.put_rows("scatter", &places, values, wanted, put).reshaped(self.0.shape.clone())
+        let wanted = index.0.shape.clone();
+        line.put_rows(op, &places, src, wanted, reduce).reshaped(self.0.shape.clone())
     }
 
-    /// Returns the elements at `positions` (i32) along an axis. `positions` has the shape of `self` except along the
-    /// axis. Positions out of range give zero.
-    #[doc(alias = "gather")]
+    /// Returns the elements at the positions `index` (i32 or i64) along an axis. Positions out of range, negative ones
+    /// included, give zero. `index` has the shape of `self` except along the axis.
     #[track_caller]
-    pub fn take_along_dim(&self, positions: &Tensor, axis: isize) -> Tensor {
-        match self.at_along("take_along_dim", positions, axis) {
+    pub fn gather(&self, axis: isize, index: &Tensor) -> Tensor {
+        self.gathered_along("gather", axis, index)
+    }
+
+    /// Returns [`Tensor::gather`] with the argument order of `torch.take_along_dim` and `numpy.take_along_axis`.
+    #[doc(alias = "take_along_axis")]
+    #[track_caller]
+    pub fn take_along_dim(&self, indices: &Tensor, axis: isize) -> Tensor {
+        self.gathered_along("take_along_dim", axis, indices)
+    }
+
+    #[track_caller]
+    fn gathered_along(&self, op: &str, axis: isize, index: &Tensor) -> Tensor {
+        match self.at_along(op, index, axis) {
             Ok(places) => self.reshaped([self.0.shape.numel()].into()).index_select(0, &places),
             Err(mistake) => mistake,
         }
@@ -140,15 +162,13 @@ impl Tensor {
     /// Converts positions along an axis to positions in the flattened tensor; -1 for out of range.
     #[track_caller]
     fn at_along(&self, op: &str, positions: &Tensor, axis: isize) -> Result<Tensor, Tensor> {
-        let place = self.axis(op, axis)?;
-        if positions.is_mistake() {
-            return Err(positions.clone());
-        }
+        let place = self.indexed(op, axis, positions)?;
         let (dims, wanted) = (self.0.shape.dims(), positions.0.shape.dims());
         let fits = dims.len() == wanted.len() && (0..dims.len()).all(|i| i == place || dims[i] == wanted[i]);
-        if !fits || positions.dtype() != DType::I32 {
-            let message = format!("{op}: {positions:?} is not a valid i32 index along axis {axis} of {self:?}");
-            return Err(Tensor::mistake(Error::mistake(message)));
+        if !fits {
+            let message = format!("{op}: {positions:?} is not a valid index along axis {axis} of {self:?}");
+            let note = "the index must have the lengths of the tensor beside that axis";
+            return Err(Tensor::mistake(Error::mistake(message).note(note)));
         }
         self.counted(op)?;
         let mut parts = positions.parts();
@@ -188,7 +208,7 @@ impl Tensor {
 
     /// Writes values to rows; `wanted` is the shape of values for all places.
     #[track_caller]
-    fn put_rows(&self, op: &str, places: &Tensor, values: &Tensor, wanted: Shape, put: ScatterReduce) -> Tensor {
+    fn put_rows(&self, op: &str, places: &Tensor, values: &Tensor, wanted: Shape, reduce: ScatterReduce) -> Tensor {
         if values.is_mistake() {
             return values.clone();
         }
@@ -207,7 +227,7 @@ impl Tensor {
         let places = places.reshaped([count].into());
         let values = values.expanded(&wanted).reshaped([&[count], &self.0.shape.dims()[1..]].concat().into());
         // Without values both modes are the same.
-        if put == ScatterReduce::Add || count == 0 || self.0.shape.numel() == 0 {
+        if reduce == ScatterReduce::Add || count == 0 || self.0.shape.numel() == 0 {
             return self.index_add(0, &places, &values);
         }
         if let Err(mistake) = places.counted(op) {
@@ -227,7 +247,7 @@ impl Tensor {
     }
 
     /// Returns the elements at positions (i32 or i64) along an axis, which the axes of `index` replace. Positions out
-    /// of range give zero.
+    /// of range, negative ones included, give zero.
     #[doc(alias = "embedding")]
     #[track_caller]
     pub fn index_select(&self, axis: isize, index: &Tensor) -> Tensor {
@@ -240,8 +260,8 @@ impl Tensor {
         Tensor::primitive(Op::Gather(axis), &[self, index], shape, self.dtype())
     }
 
-    /// Returns `self` plus `rows` added at positions along an axis. Positions out of range are dropped.
-    /// Deterministic.
+    /// Returns `self` plus `rows` added at positions (i32 or i64) along an axis. Positions out of range, negative ones
+    /// included, are dropped. Deterministic.
     #[track_caller]
     pub fn index_add(&self, axis: isize, positions: &Tensor, rows: &Tensor) -> Tensor {
         let axis = match self.indexed("index_add", axis, positions) {
@@ -295,29 +315,30 @@ impl Tensor {
         })
     }
 
-    /// Returns `self` with `part` in place of the elements from `position` along an axis; the other lengths must be
-    /// equal. `position` is a single i32 or i64: a [`Tensor::scalar`] can change from run to run of one program, as
-    /// for a KV cache. Elements beyond the axis are dropped. Runs in place if `self` is not used otherwise.
+    /// Returns `self` with `src` in place of the elements from `start` on along an axis; the other lengths must be
+    /// equal. `start` is a single i32 or i64: a [`Tensor::scalar`] can change from run to run of one program, as for a
+    /// KV cache. Elements beyond the axis are dropped. Runs in place if `self` is not used otherwise.
+    #[doc(alias = "dynamic_update_slice")]
     #[track_caller]
-    pub fn slice_scatter(&self, axis: isize, position: &Tensor, part: &Tensor) -> Tensor {
-        let axis = match self.indexed("slice_scatter", axis, position) {
+    pub fn slice_scatter(&self, src: &Tensor, axis: isize, start: &Tensor) -> Tensor {
+        let axis = match self.indexed("slice_scatter", axis, start) {
             Ok(axis) => axis,
             Err(mistake) => return mistake,
         };
-        if part.is_mistake() {
-            return part.clone();
+        if src.is_mistake() {
+            return src.clone();
         }
-        let (whole, given) = (self.0.shape.dims(), part.0.shape.dims());
+        let (whole, given) = (self.0.shape.dims(), src.0.shape.dims());
         let fits = |at: usize| if at == axis { given[at] <= whole[at] } else { given[at] == whole[at] };
-        if whole.len() != given.len() || !(0..whole.len()).all(fits) || part.dtype() != self.dtype() {
-            let message = format!("slice_scatter: {part:?} does not fit into {self:?} along axis {axis}");
+        if whole.len() != given.len() || !(0..whole.len()).all(fits) || src.dtype() != self.dtype() {
+            let message = format!("slice_scatter: {src:?} does not fit into {self:?} along axis {axis}");
             return Tensor::mistake(Error::mistake(message));
         }
-        if position.0.shape.ndim() > 0 {
-            let message = format!("slice_scatter: the position is {position:?}, not a single number");
-            return Tensor::mistake(Error::mistake(message).note("reshape it with `.reshape([])`"));
+        if start.0.shape.ndim() > 0 {
+            let message = format!("slice_scatter: the start is {start:?}, not a single number");
+            return Tensor::mistake(Error::mistake(message).note("reshape it with `.reshape(())`"));
         }
-        Tensor::primitive(Op::SliceScatter(axis), &[self, part, position], self.0.shape.clone(), self.dtype())
+        Tensor::primitive(Op::SliceScatter(axis), &[self, src, start], self.0.shape.clone(), self.dtype())
     }
 
     /// [`Tensor::slice_scatter`] at a constant position.

@@ -485,7 +485,7 @@ fn a_kv_cache_grows_under_one_plan() {
     let step = jit_with_state(|cache: &mut [Tensor; 2], [q, k, v, at]: [&Tensor; 4]| {
         let length = at + Tensor::scalar(1i32);
         for (held, new) in cache.iter_mut().zip([k, v]) {
-            *held = held.slice_scatter(1, at, new);
+            *held = held.slice_scatter(new, 1, at);
         }
         let [keys, values] = [&cache[0], &cache[1]].map(|held| held.set_dim_size(1, &seen, &length));
         [q.scaled_dot_product_attention(&keys, &values, &AttentionOptions::default())]

@@ -178,7 +178,7 @@ fn mistakes_of_composed_operations_name_their_operands() {
                 "cannot be written to elements of shape [3, 6]",
             ),
             (matrix.index_put(&[&Tensor::arange(3)], &Tensor::arange(6), ScatterReduce::Assign), "and type f32"),
-            (matrix.scatter(&Tensor::arange(6), &matrix, 0, ScatterReduce::Add), "scatter: i32[6]"),
+            (matrix.scatter(0, &Tensor::arange(6), &matrix, ScatterReduce::Add), "scatter: i32[6]"),
             (
                 matrix.index_put(&[&Tensor::zeros([1 << 31], DType::I32)], &ones(&[6]), ScatterReduce::Assign),
                 "index_put: i32[2147483648]",

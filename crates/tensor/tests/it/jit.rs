@@ -350,7 +350,7 @@ fn custom_states_list_their_leaves() {
     }
     // A cache that grows by a row at a runtime position, as in text generation.
     let append = jit_with_state(|cache: &mut Cache, [position, row]: [&Tensor; 2]| {
-        cache.keys = cache.keys.slice_scatter(0, position, row);
+        cache.keys = cache.keys.slice_scatter(row, 0, position);
         [cache.rng.bits([1])]
     });
     let mut cache = Cache { keys: Tensor::from_slice(&[0.0f32; 8], [4, 2]), rng: Rng::seed_from_u64(0) };

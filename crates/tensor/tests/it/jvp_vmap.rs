@@ -226,7 +226,7 @@ fn nested_vmap_and_captured_data() {
         close("checkpoint moves", &moved, &(x.square() * 2.0));
         // A different position for each example.
         let (start, part) = (Tensor::from_slice(&[0i32, 2, -1], [3]), Tensor::from_slice(&[7f64, 8.0], [2]));
-        let [written] = Tensor::vmap([&start], |[at]| [Tensor::zeros([3], DType::F64).slice_scatter(0, at, &part)]);
+        let [written] = Tensor::vmap([&start], |[at]| [Tensor::zeros([3], DType::F64).slice_scatter(&part, 0, at)]);
         assert_eq!(numbers(&written), [7.0, 8.0, 0.0, 0.0, 0.0, 7.0, 8.0, 0.0, 0.0]);
         // More rows in total than an i32 can count; none of them is stored.
         let many = Tensor::arange(70_000);

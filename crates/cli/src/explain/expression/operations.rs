@@ -173,14 +173,16 @@ pub const OPERATIONS: &[Operation] = operations! {
         x.index_put(&positions.iter().collect::<Vec<_>>(), &values, put(add));
     index_select(x: Tensor, axis: isize, index: Tensor) => x.index_select(axis, &index);
     one_hot(x: Tensor, num_classes: usize, dtype: DType = F32) => x.one_hot(num_classes, dtype);
-    scatter(x: Tensor, index: Tensor, src: Tensor, axis: isize = -1, add: bool = false) =>
-        x.scatter(&index, &src, axis, put(add));
+    gather(x: Tensor, axis: isize, index: Tensor) => x.gather(axis, &index);
+    scatter(x: Tensor, axis: isize, index: Tensor, src: Tensor, add: bool = false) =>
+        x.scatter(axis, &index, &src, put(add));
+    scatter_add(x: Tensor, axis: isize, index: Tensor, src: Tensor) => x.scatter_add(axis, &index, &src);
     index_add(x: Tensor, axis: isize, index: Tensor, src: Tensor) => x.index_add(axis, &index, &src);
     searchsorted(x: Tensor, values: Tensor, right: bool = false) => x.searchsorted(&values, right);
     sort(x: Tensor, axis: isize = -1, descending: bool = false) => x.sort(axis, order(descending));
     take_along_dim(x: Tensor, index: Tensor, axis: isize = -1) => x.take_along_dim(&index, axis);
     topk(x: Tensor, k: usize, axis: isize = -1) => x.topk(k, axis);
-    slice_scatter(x: Tensor, axis: isize, start: Tensor, src: Tensor) => x.slice_scatter(axis, &start, &src);
+    slice_scatter(x: Tensor, src: Tensor, axis: isize, start: Tensor) => x.slice_scatter(&src, axis, &start);
 
     // Matrices, filters and attention.
     adaptive_avg_pool2d(x: Tensor, output_size: [usize; 2]) => x.adaptive_avg_pool(output_size);
