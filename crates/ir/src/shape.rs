@@ -89,6 +89,12 @@ impl<const N: usize> From<[usize; N]> for Shape {
     }
 }
 
+impl<const N: usize> From<&[usize; N]> for Shape {
+    fn from(dims: &[usize; N]) -> Shape {
+        Shape::new(*dims)
+    }
+}
+
 impl From<&[usize]> for Shape {
     fn from(dims: &[usize]) -> Shape {
         Shape::new(dims)
@@ -98,5 +104,18 @@ impl From<&[usize]> for Shape {
 impl From<Vec<usize>> for Shape {
     fn from(dims: Vec<usize>) -> Shape {
         Shape::new(dims)
+    }
+}
+
+impl From<&Vec<usize>> for Shape {
+    fn from(dims: &Vec<usize>) -> Shape {
+        Shape::new(dims.as_slice())
+    }
+}
+
+/// Clones the handle, for functions that take a shape by value.
+impl From<&Shape> for Shape {
+    fn from(shape: &Shape) -> Shape {
+        shape.clone()
     }
 }

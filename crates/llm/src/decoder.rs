@@ -149,7 +149,7 @@ impl Weights {
             x = block.apply(x, config, shape, cache, &positions);
         }
         let last = self.output_norm.apply(&x.narrow(0, count.saturating_sub(1), 1), config.norm);
-        soft_capped(self.output.matmul(&last).flatten(0), config.logit_soft_cap)
+        soft_capped(self.output.matmul(&last).flatten(0, -1), config.logit_soft_cap)
     }
 
     fn positions(&self, config: &Config, first: &Tensor, count: usize) -> Positions {
@@ -193,7 +193,7 @@ fn rotated(x: &Tensor, rotary: &Rotary, [cosines, sines]: &[Tensor; 2]) -> Tenso
     let part = |n: usize| split.narrow(axis, n, 1).squeeze(axis);
     let (a, b) = (part(0), part(1));
     let turned = [&a * cosines - &b * sines, &a * sines + &b * cosines];
-    let turned = Tensor::stack(&turned, axis).flatten(-2);
+    let turned = Tensor::stack(&turned, axis).flatten(-2, -1);
     if rotary.width == width {
         return turned;
     }

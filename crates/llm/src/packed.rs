@@ -211,7 +211,7 @@ fn expert_product(x: &Tensor, weight: &Tensor, ids: &Tensor, codebook: Option<&T
         Ok(shape) => shape.dims().last().copied().unwrap_or(0),
         Err(error) => return Tensor::from_mistake(error),
     };
-    let matrices = unpack(&weight.index_select(0, &chosen.flatten(0)), codebook, encoding, k);
+    let matrices = unpack(&weight.index_select(0, &chosen.flatten(0, -1)), codebook, encoding, k);
     let matrices = matrices.reshape([-1, used as isize, rows as isize, k as isize]);
     matrices.matmul(&x.cast(DType::F32).unsqueeze(-1)).squeeze(-1).cast(x.dtype())
 }

@@ -81,7 +81,7 @@ pub fn generate(
         padded.resize(time, 0.0);
         let logits = model.forward(&Tensor::from_slice(&padded, [1, time]), &mut ForwardContext::eval());
         let last = Tensor::from_slice(&[window.len() as i32 - 1], [1]);
-        let logits = logits.cast(DType::F32).index_select(1, &last).flatten(0).to_vec::<f32>()?;
+        let logits = logits.cast(DType::F32).index_select(1, &last).flatten(0, -1).to_vec::<f32>()?;
         places.push(draw(&logits, sampling.temperature, rng));
     }
     Ok(places[prompted..].iter().map(|place| vocabulary[*place as usize]).collect())

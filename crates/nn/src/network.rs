@@ -187,7 +187,7 @@ impl Layer for Model {
                     let note = "permute their axes to that order, or flatten them";
                     return Tensor::from_mistake(Error::mistake(message).note(note));
                 }
-                input.flatten(1).unflatten(1, axes)
+                input.flatten(1, -1).unflatten(1, axes)
             }
             Ok(_) => input.clone(),
             Err(error) if !self.has_axes_of(input) => return Tensor::from_mistake(error.clone()),

@@ -35,7 +35,7 @@ impl Layer for Reader {
     fn forward(&self, images: &Tensor, pass: &mut ForwardContext<'_>) -> Tensor {
         let strokes = self.strokes.forward(images, pass);
         let strokes = self.norm.forward(&strokes, pass).relu();
-        let seen = self.pool.forward(&strokes, pass).flatten(1).dropout(0.2, pass);
+        let seen = self.pool.forward(&strokes, pass).flatten(1, -1).dropout(0.2, pass);
         self.digit.forward(&seen, pass)
     }
 }

@@ -430,7 +430,7 @@ impl Tensor {
 
     /// Converts the dims requested for a reshape of this tensor: bounds replace valid lengths. `None` if they do not
     /// name the lengths.
-    pub(crate) fn to_bound_shape<const N: usize>(&self, mut dims: [isize; N]) -> Option<[isize; N]> {
+    pub(crate) fn to_bound_shape(&self, mut dims: Vec<isize>) -> Option<Vec<isize>> {
         if !self.has_dynamic_dim() {
             return Some(dims);
         }
@@ -442,8 +442,8 @@ impl Tensor {
             dims.filter(|length| *length != -1).try_fold(1isize, |product, length| product.checked_mul(length))
         };
         let elems = counted(&mut (0..self.0.shape.ndim()).map(own))?;
-        let open: Vec<usize> = (0..N).filter(|at| dims[*at] == -1).collect();
-        if let ([at], Some(rest)) = (&open[..], counted(&mut dims.into_iter()))
+        let open: Vec<usize> = (0..dims.len()).filter(|at| dims[*at] == -1).collect();
+        if let ([at], Some(rest)) = (&open[..], counted(&mut dims.iter().copied()))
             && rest > 0
             && elems % rest == 0
         {
@@ -464,7 +464,7 @@ impl Tensor {
                 _ => (asked > 0 && asked % length == 0).then(|| asked / length)?.checked_mul(part.dim.bound as isize),
             };
             let lead = |at: usize| dims[..at].iter().try_fold(1isize, |product, length| product.checked_mul(*length));
-            let found = (0..N).filter(|at| lead(*at) == Some(before));
+            let found = (0..dims.len()).filter(|at| lead(*at) == Some(before));
             let (at, length) = found.filter_map(|at| Some((at, stored(dims[at])?))).next()?;
             dims[at] = length;
         }

@@ -134,11 +134,13 @@ const SHAPES: &[(&str, &str)] = &[
     // Element types and shapes computed by hand; tensors are f32[64, 64].
     ("cast(x, bool)", "bool[64, 64]"), ("bitcast(x, i32)", "i32[64, 64]"), ("concat(x, y, axis=1)", "f32[64, 128]"),
     ("stack([x, y, z], axis=1)", "f32[64, 3, 64]"), ("diagonal(x, 3)", "f32[61]"), ("broadcast_to(x[0], 5, 64)", "f32[5, 64]"),
-    ("flatten(x)", "f32[4096]"), ("flatten(x.reshape(4, 16, 64), start_dim=1)", "f32[4, 1024]"), ("meshgrid(x[0], y[0, :5])[1]", "f32[64, 5]"),
+    ("flatten(x)", "f32[4096]"), ("flatten(x.reshape(4, 16, 64), start_dim=1)", "f32[4, 1024]"), ("flatten(x.reshape(4, 16, 64), 0, end_dim=1)", "f32[64, 64]"),
+    ("chunk(x, 3)[2]", "f32[20, 64]"), ("unbind(x, 0)[63]", "f32[64]"), ("squeeze(x.reshape(1, 64, 64, 1))", "f32[64, 64]"), ("flip(x, 0)", "f32[64, 64]"),
+    ("sum(x, axis=0, keepdim=true)", "f32[1, 64]"), ("argmax(x)", "i32[]"), ("max_with_indices(x, 1)[1]", "i32[64]"), ("logsumexp(x)", "f32[]"), ("meshgrid(x[0], y[0, :5])[1]", "f32[64, 5]"),
     ("movedim(x.reshape(2, 32, 64), 0, 2)", "f32[32, 64, 2]"), ("narrow(x, 1, start=60, len=4)", "f32[64, 4]"),
     ("pad(x, [[1, 2], [0, 3]])", "f32[67, 67]"), ("permute(x.reshape(2, 32, 64), 2, 0, 1)", "f32[64, 2, 32]"),
     ("repeat_interleave(x, 3)", "f32[64, 192]"), ("roll(x, 5, axis=0)", "f32[64, 64]"), ("split(x, [10, 54])[1]", "f32[54, 64]"),
-    ("tile(x, 2, axis=0)", "f32[128, 64]"), ("transpose(x.reshape(2, 32, 64), 0, 2)", "f32[64, 32, 2]"), ("tril(x, -1)", "f32[64, 64]"),
+    ("tile(x, 2, 3)", "f32[128, 192]"), ("transpose(x.reshape(2, 32, 64), 0, 2)", "f32[64, 32, 2]"), ("tril(x, -1)", "f32[64, 64]"),
     ("triu(x, diagonal=2)", "f32[64, 64]"), ("unflatten(x, 0, [8, 8])", "f32[8, 8, 64]"), ("eye(7)@x[:7]", "f32[7, 64]"),
     ("full([2, 3], 4) + x[:2, :3]", "f32[2, 3]"), ("arange(9)", "i32[9]"), ("linspace(0, 1, 11)", "f32[11]"),
     ("ones([2, 3], f16)", "f16[2, 3]"), ("zeros([4])", "f32[4]"), ("complex(x, y)", "f32[64, 64, 2]"),
@@ -147,9 +149,10 @@ const SHAPES: &[(&str, &str)] = &[
     ("group_norm(x.reshape(4, 8, 128), 2)", "f32[4, 8, 128]"), ("layer_norm(x, epsilon=1e-3)", "f32[64, 64]"), ("quantile(x, 0.3, axis=0)", "f32[64]"),
     ("rms_norm(x)", "f32[64, 64]"), ("std(x, axis=0)", "f32[64]"), ("var(x, correction=0)", "f32[]"), ("argsort(x, descending=true)", "i32[64, 64]"),
     ("bincount(arange(5), 8)", "i32[8]"), ("index(x, arange(5))", "f32[5, 64]"), ("index_put(x, arange(5), y[:5], add=true)", "f32[64, 64]"),
-    ("index_select(x, 1, arange(5))", "f32[64, 5]"), ("one_hot(arange(5), 8)", "f32[5, 8]"), ("scatter(x, argsort(y), z)", "f32[64, 64]"),
+    ("index_select(x, 1, arange(5))", "f32[64, 5]"), ("one_hot(arange(5), 8)", "f32[5, 8]"), ("scatter(x, 0, argsort(y), z)", "f32[64, 64]"),
+    ("scatter_add(x, 1, argsort(y), z)", "f32[64, 64]"), ("gather(x, 1, argsort(y))", "f32[64, 64]"),
     ("index_add(x, 0, arange(5), y[:5])", "f32[64, 64]"), ("searchsorted(sort(x[0]), y[0])", "i32[64]"), ("sort(x, axis=0)", "f32[64, 64]"),
-    ("take_along_dim(x, argsort(x))", "f32[64, 64]"), ("slice_scatter(x, 0, arange(1)[0], y[:2])", "f32[64, 64]"),
+    ("take_along_dim(x, argsort(x))", "f32[64, 64]"), ("slice_scatter(x, y[:2], 0, arange(1)[0])", "f32[64, 64]"),
     ("adaptive_avg_pool2d(x.reshape(1, 4, 32, 32), 3)", "f32[1, 4, 3, 3]"), ("adaptive_max_pool2d(x.reshape(1, 4, 32, 32), [2, 5])", "f32[1, 4, 2, 5]"),
     ("avg_pool2d(x.reshape(1, 4, 32, 32), 3, stride=1, padding=1)", "f32[1, 4, 32, 32]"), ("cdist(x, y[:5])", "f32[64, 5]"),
     ("conv1d(x.reshape(2, 32, 64), w.reshape(128, 32, 1))", "f32[2, 128, 64]"), ("conv1d(x.reshape(2, 32, 64), w.reshape(128, 16, 2), groups=2)", "f32[2, 128, 63]"),
@@ -164,7 +167,7 @@ const SHAPES: &[(&str, &str)] = &[
     ("fft_with(complex(x, y), axis=0, n=32)", "f32[32, 64, 2]"), ("ifft_with(complex(x, y), n=32)", "f32[64, 32, 2]"),
     ("rfft(x)", "f32[64, 33, 2]"), ("irfft(rfft(x), 64)", "f32[64, 64]"), ("irfft2(rfft2(x), 64)", "f32[64, 64]"),
     ("irfft_with(rfft(x), n=32)", "f32[64, 32]"), ("rfft_with(x, n=32)", "f32[64, 17, 2]"), ("cosine_embedding_loss(x, y, x[0])", "f32[]"),
-    ("cosine_similarity(x, y)", "f32[64]"), ("cross_entropy_with(x, argmax(y), label_smoothing=0.1)", "f32[]"), ("gradient(mean(x @ w), w)", "f32[64, 64]"),
+    ("cosine_similarity(x, y)", "f32[64]"), ("cross_entropy_with(x, argmax(y, 1), label_smoothing=0.1)", "f32[]"), ("gradient(mean(x @ w), w)", "f32[64, 64]"),
     ("hessian(sum(x[0] ** 2), x)", "f32[64, 64, 64, 64]"), ("huber_loss(x, y, delta=2)", "f32[]"), ("jacobian(x[0] ** 2, x)", "f32[64, 64, 64]"),
     ("scaled_dot_product_attention(x.reshape(2, 32, 64), y.reshape(2, 32, 64), z.reshape(2, 32, 64), is_causal=True, scale=0.5)", "f32[2, 32, 64]"),
     ("ctc_loss(log_softmax(x.reshape(8, 8, 64)), arange(3).broadcast_to(8, 3), full([8], 8).cast(i32), full([8], 3).cast(i32))", "f32[8]"),
@@ -181,18 +184,18 @@ fn operations_have_the_documented_parameters() {
     }
 }
 
-/// Operations with options, and a value of each option that differs from the default. A sole `axis` is tried without a row.
+/// Operations with options, and a value of each option that differs from the default. `axis` and `keepdim` are tried without a row.
 #[rustfmt::skip]
 const OPTIONS: &[(&str, &[&str])] = &[
-    ("concat(x, y)", &["axis=1"]), ("stack(x, y)", &["axis=1"]), ("flatten(x)", &["start_dim=1"]), ("repeat_interleave(x, 3)", &["axis=0"]),
-    ("roll(x, 5)", &["axis=0"]), ("split(x, [10, 54])", &["axis=1"]), ("tile(x, 2)", &["axis=0"]), ("eye(7)", &["dtype=f16"]),
+    ("concat(x, y)", &["axis=1"]), ("stack(x, y)", &["axis=1"]), ("flatten(x.reshape(4, 16, 64))", &["start_dim=1", "end_dim=1"]), ("chunk(x, 3)", &["axis=1"]), ("repeat_interleave(x, 3)", &["axis=0"]),
+    ("roll(x, 5)", &["axis=0"]), ("split(x, [10, 54])", &["axis=1"]), ("eye(7)", &["dtype=f16"]),
     ("transpose(x.reshape(2, 32, 64))", &["a=0", "b=0"]), ("diagonal(x)", &["offset=1"]), ("tril(x)", &["diagonal=1"]), ("triu(x)", &["diagonal=1"]),
     ("linspace(0, 1, 5)", &["dtype=f64"]), ("ones([2])", &["dtype=i32"]), ("zeros([2])", &["dtype=i32"]), ("leaky_relu(x)", &["negative_slope=0.2"]),
     ("batch_norm(x.reshape(4, 8, 128), y[0, :8], z[0, :8])", &["epsilon=0.1"]), ("group_norm(x.reshape(4, 8, 128), 2)", &["epsilon=0.1"]),
-    ("layer_norm(x)", &["epsilon=0.1"]), ("rms_norm(x)", &["epsilon=0.1"]), ("quantile(x, 0.3)", &["axis=0"]),
-    ("std(x)", &["axis=0", "correction=0"]), ("var(x)", &["axis=0", "correction=0"]), ("argsort(x)", &["axis=0", "descending=true"]),
+    ("layer_norm(x)", &["epsilon=0.1"]), ("rms_norm(x)", &["epsilon=0.1"]), ("quantile(x, 0.3)", &["axis=0", "keepdim=true"]),
+    ("std(x)", &["axis=0", "correction=0", "keepdim=true"]), ("var(x)", &["axis=0", "correction=0", "keepdim=true"]), ("argsort(x)", &["axis=0", "descending=true"]),
     ("sort(x)", &["axis=0", "descending=true"]), ("index_put(x, arange(5), y[:5])", &["add=true"]), ("one_hot(arange(5), 8)", &["dtype=i32"]),
-    ("scatter(x, argsort(y), z)", &["axis=0", "add=true"]), ("searchsorted(sort(x[0]), y[0])", &["right=true"]),
+    ("scatter(x, 0, argsort(y), z)", &["add=true"]), ("searchsorted(sort(x[0]), y[0])", &["right=true"]),
     ("take_along_dim(x, argsort(x))", &["axis=0"]), ("topk(x, 3)", &["axis=0"]), ("cdist(x, y[:5])", &["p=3"]), ("cross(x[:3, :3], y[:3, :3])", &["axis=0"]),
     ("scaled_dot_product_attention(x.reshape(1, 64, 64), y.reshape(1, 64, 64), z.reshape(1, 64, 64))", &["is_causal=true", "attn_mask=x > 0", "scale=0.5"]),
     ("scaled_dot_product_attention(x[:9].unsqueeze(0), y.unsqueeze(0), z.unsqueeze(0), is_causal=true)", &["past_len=55"]),
@@ -213,9 +216,9 @@ const OPTIONS: &[(&str, &[&str])] = &[
     ("fft_with(complex(x, y))", &["axis=0", "n=32", "norm=\"forward\""]), ("ifft_with(complex(x, y))", &["axis=0", "n=32", "norm=\"ortho\""]),
     ("rfft_with(x)", &["axis=0", "n=32", "norm=\"ortho\""]), ("irfft_with(complex(x, y))", &["axis=0", "n=32", "norm=\"forward\""]),
     ("irfft(complex(x[:33, :33], y[:33, :33]), 64)", &["axis=0"]), ("cosine_embedding_loss(x, y, x[0])", &["margin=0.5"]), ("cosine_similarity(x, y)", &["epsilon=0.1"]),
-    ("cross_entropy_with(x, argmax(y))", &["label_smoothing=0.1", "weight=y[0]", "ignore_index=0"]),
+    ("cross_entropy_with(x, argmax(y, 1))", &["label_smoothing=0.1", "weight=y[0]", "ignore_index=0"]),
     ("ctc_loss(log_softmax(x.reshape(8, 8, 64)), arange(3).broadcast_to(8, 3), full([8], 8).cast(i32), full([8], 3).cast(i32))", &["blank=1"]),
-    ("huber_loss(x, y)", &["delta=2"]), ("fft(complex(x, y))", &["axis=0"]), ("ifft(complex(x, y))", &["axis=0"]), ("squeeze(x.reshape(1, 64, 64, 1))", &["axis=0"]),
+    ("huber_loss(x, y)", &["delta=2"]), ("fft(complex(x, y))", &["axis=0"]), ("ifft(complex(x, y))", &["axis=0"]), ("squeeze(x.reshape(1, 64, 64, 1))", &["axis=0"]), ("unbind(x[:2, :3])", &["axis=1"]),
 ];
 
 #[test]
@@ -242,6 +245,7 @@ fn every_option_changes_the_result() {
             let (expression, setting) = match cases.find(|(_, setting)| setting.starts_with(&sets)) {
                 Some(case) => case,
                 None if option == "axis" => (plain.as_str(), "axis=0"),
+                None if option == "keepdim" => (plain.as_str(), "keepdim=true"),
                 None => panic!("{operation}: no row of OPTIONS sets {option}"),
             };
             let with = format!("{}, {setting})", expression.strip_suffix(')').unwrap());
@@ -261,7 +265,7 @@ fn every_option_changes_the_result() {
 const LEFT_OUT: &[(&str, &str)] = &[
     ("slice", "it is the index notation"),
     ("interpolate", "interpolate_nearest2d and interpolate_linear2d are its modes"),
-    ("reduce_keepdim", "sum, max, min and prod are implemented with it"),
+    ("numel", "it is a number, not a tensor"),
     ("max_pool_with", "max_pool covers it in expressions"),
     ("avg_pool_with", "avg_pool covers it in expressions"),
 ];
@@ -338,7 +342,7 @@ fn expression_errors_name_the_column() {
         ("gradient(x, x)", "is not a single number"),
         ("x @ w.sum(0).sum(0)", "column 3 of "),
         // Keyword arguments, lists, indexing and strings.
-        ("sum(axis=1)", "column 1 of `sum(axis=1)`: sum: x is missing; it takes (x, axis = ..)"),
+        ("sum(axis=1)", "column 1 of `sum(axis=1)`: sum: x is missing; it takes (x, axis = .., keepdim = false)"),
         ("softmax(x, dim=1)", "softmax: unknown argument dim; it takes (x, axis = -1)"),
         ("softmax(x, 1, axis=1)", "softmax: axis is given twice"),
         ("softmax(axis=1, x)", "column 17 of `softmax(axis=1, x)`: positional argument follows keyword argument"),

@@ -228,7 +228,7 @@ fn multilabel_arrays_are_learned() {
     std::fs::create_dir_all(place.0.join("one")).unwrap();
     std::fs::copy(place.0.join("pair/x.npy"), place.0.join("one/x.npy")).unwrap();
     Device::get("cpu").unwrap().scope(|| {
-        let first = logits.narrow(1, 0, 1).flatten(0);
+        let first = logits.narrow(1, 0, 1).flatten(0, -1);
         npy::save(&first.gt(&(&first * 0.0)).cast(DType::U8), &place.0.join("one/y.npy")).unwrap();
     });
     let said = text(&place.run(&["train", "one", "--task", "multilabel", "--epochs", "1"]).stderr);

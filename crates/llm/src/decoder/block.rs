@@ -157,7 +157,7 @@ impl Block {
             }
             Some(_) => capped_attention([&query, keys, values], &mask, config),
         };
-        self.attention_output.apply(&attended.transpose(0, 1).flatten(1))
+        self.attention_output.apply(&attended.transpose(0, 1).flatten(1, -1))
     }
 }
 

@@ -19,7 +19,7 @@ fn fields(words: &Tensor, fields: usize, distance: usize, count: u32) -> Tensor 
 
 /// Returns the nibbles of bytes, those of a byte side by side: `[…, n]` to `[…, 2 n]`.
 fn nibble_pairs(bytes: &Tensor) -> Tensor {
-    fields(bytes, 2, 4, 4).flatten(-2)
+    fields(bytes, 2, 4, 4).flatten(-2, -1)
 }
 
 /// Returns 32-bit words from bytes `[…, 4]`: `[…]`.
@@ -39,8 +39,8 @@ fn even_signs(seven: &Tensor) -> Tensor {
 /// bytes of eight `[rows, blocks, groups, m]`.
 fn signed(codebook: &Tensor, scales: &Tensor, indices: &Tensor, signs: &Tensor, [n, width]: [usize; 2]) -> Tensor {
     let magnitudes = scales.unsqueeze(-1).unsqueeze(-1) * levels(codebook, indices);
-    let signs = byte_bits(signs).flatten(-2).unflatten(-1, &[n, width]).cast(DType::F32);
-    (magnitudes * (signs * -2.0 + 1.0)).flatten(-3)
+    let signs = byte_bits(signs).flatten(-2, -1).unflatten(-1, &[n, width]).cast(DType::F32);
+    (magnitudes * (signs * -2.0 + 1.0)).flatten(-3, -1)
 }
 
 /// Returns d · (½ + x) · factor.
@@ -62,7 +62,7 @@ pub fn iq2_xs(block: &Blocks, codebook: &Tensor) -> Tensor {
 }
 
 pub fn iq2_s(block: &Blocks, codebook: &Tensor) -> Tensor {
-    let high = fields(&block.bytes(66, 8), 4, 2, 2).flatten(-2);
+    let high = fields(&block.bytes(66, 8), 4, 2, 2).flatten(-2, -1);
     let indices = (block.bytes(2, 32) + high * 256.0).unflatten(-1, &[16, 2]);
     let scales = half_steps(block, &nibble_pairs(&block.bytes(74, 8)), 0.25);
     signed(codebook, &scales, &indices, &block.bytes(34, 32).unflatten(-1, &[16, 2]), [2, 8])
@@ -76,7 +76,7 @@ pub fn iq3_xxs(block: &Blocks, codebook: &Tensor) -> Tensor {
 }
 
 pub fn iq3_s(block: &Blocks, codebook: &Tensor) -> Tensor {
-    let high = byte_bits(&block.bytes(66, 8)).flatten(-2);
+    let high = byte_bits(&block.bytes(66, 8)).flatten(-2, -1);
     let indices = (block.bytes(2, 64) + high * 256.0).unflatten(-1, &[8, 8]);
     let scales = block.half(0) * (nibble_pairs(&block.bytes(106, 4)).cast(DType::F32) * 2.0 + 1.0);
     signed(codebook, &scales, &indices, &block.bytes(74, 32).unflatten(-1, &[8, 4]), [8, 4])
@@ -97,7 +97,7 @@ pub fn iq1_s(block: &Blocks, codebook: &Tensor) -> Tensor {
     let indices = block.bytes(2, 32).unflatten(-1, &[8, 4]) + fields(&words, 4, 3, 3) * 256.0;
     let scales = odd_steps(&block.half(0), &bits(&words, 12, 3)).unsqueeze(-1).unsqueeze(-1);
     let shifts = eighths(&bits(&words, 15, 1)).unsqueeze(-1).unsqueeze(-1);
-    (scales * (levels(codebook, &indices) + shifts)).flatten(-3)
+    (scales * (levels(codebook, &indices) + shifts)).flatten(-3, -1)
 }
 
 pub fn iq1_m(block: &Blocks, codebook: &Tensor) -> Tensor {
@@ -107,8 +107,8 @@ pub fn iq1_m(block: &Blocks, codebook: &Tensor) -> Tensor {
     let words = block.words(48, 4);
     let nibble = |n: usize| bits(&words.narrow(-1, n, 1), 12, 4) * f64::from(1 << (4 * n));
     let d = half_of_bits(&(nibble(0) + nibble(1) + nibble(2) + nibble(3)));
-    let scales = odd_steps(&d, &fields(&words, 4, 3, 3).flatten(-2)).unsqueeze(-1).unsqueeze(-1);
-    (scales * (levels(codebook, &indices) + shifts)).flatten(-3)
+    let scales = odd_steps(&d, &fields(&words, 4, 3, 3).flatten(-2, -1)).unsqueeze(-1).unsqueeze(-1);
+    (scales * (levels(codebook, &indices) + shifts)).flatten(-3, -1)
 }
 
 pub fn iq4_nl(block: &Blocks, codebook: &Tensor) -> Tensor {
@@ -116,10 +116,10 @@ pub fn iq4_nl(block: &Blocks, codebook: &Tensor) -> Tensor {
 }
 
 pub fn iq4_xs(block: &Blocks, codebook: &Tensor) -> Tensor {
-    let high = fields(&block.words(2, 1), 8, 2, 2).flatten(-2);
+    let high = fields(&block.words(2, 1), 8, 2, 2).flatten(-2, -1);
     let scales = (nibble_pairs(&block.bytes(4, 4)) + high * 16.0).cast(DType::F32) - 32.0;
     let scales = (block.half(0) * scales).unsqueeze(-1);
-    (scales * levels(codebook, &nibbles(&block.bytes(8, 128).unflatten(-1, &[8, 16])))).flatten(-2)
+    (scales * levels(codebook, &nibbles(&block.bytes(8, 128).unflatten(-1, &[8, 16])))).flatten(-2, -1)
 }
 
 pub fn mxfp4(block: &Blocks, codebook: &Tensor) -> Tensor {
@@ -140,5 +140,5 @@ pub fn nvfp4(block: &Blocks, codebook: &Tensor) -> Tensor {
     let d = subnormal.where_self(&exponent.eq(&Tensor::full([], 0i32)), &((&mantissa + 8.0) * power));
     // The byte of NaN counts as zero, as in ggml.
     let d = Tensor::full([], 0.0f32).where_self(&bytes.eq(&Tensor::full([], 127i32)), &d).unsqueeze(-1);
-    (d * levels(codebook, &nibbles(&block.bytes(4, 32).unflatten(-1, &[4, 8])))).flatten(-2)
+    (d * levels(codebook, &nibbles(&block.bytes(4, 32).unflatten(-1, &[4, 8])))).flatten(-2, -1)
 }

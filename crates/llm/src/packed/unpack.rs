@@ -37,7 +37,7 @@ pub(super) fn unpack(weight: &Tensor, codebook: Option<&Tensor>, encoding: Encod
         Encoding::MXFP4 => codebook::mxfp4(&block(), codebook()),
         Encoding::NVFP4 => codebook::nvfp4(&block(), codebook()),
     };
-    values.flatten(-2)
+    values.flatten(-2, -1)
 }
 
 /// Rows as blocks, u8 `[rows, blocks, block bytes]`.
@@ -91,7 +91,7 @@ pub(super) fn byte_bits(bytes: &Tensor) -> Tensor {
 
 /// Returns the bits of bytes in one axis, `[…, n]` to `[…, 8 n]`.
 fn word_bits(bytes: &Tensor) -> Tensor {
-    byte_bits(bytes).flatten(-2)
+    byte_bits(bytes).flatten(-2, -1)
 }
 
 /// Returns elements `[…, n]` as f32 `[…, groups, n / groups]`.
@@ -125,7 +125,7 @@ fn q8_0(block: &Blocks) -> Tensor {
 fn crumbs(bytes: &Tensor, halves: usize) -> Tensor {
     let parts = bytes.unflatten(-1, &[halves, 32]);
     let groups = [0, 2, 4, 6].map(|shift| bits(&parts, shift, 2));
-    Tensor::stack(&groups, -2).flatten(-3)
+    Tensor::stack(&groups, -2).flatten(-3, -1)
 }
 
 fn q2_k(block: &Blocks) -> Tensor {
@@ -133,7 +133,7 @@ fn q2_k(block: &Blocks) -> Tensor {
     let scale = block.half(80) * bits(&scales, 0, 4).cast(DType::F32);
     let min = block.half(82) * bits(&scales, 4, 4).cast(DType::F32);
     let q = grouped(&crumbs(&block.bytes(16, 64), 2), 16, 16);
-    (scale.unsqueeze(-1) * q - min.unsqueeze(-1)).flatten(-2)
+    (scale.unsqueeze(-1) * q - min.unsqueeze(-1)).flatten(-2, -1)
 }
 
 fn q3_k(block: &Blocks) -> Tensor {
@@ -143,8 +143,8 @@ fn q3_k(block: &Blocks) -> Tensor {
     // Bit j of the 32 bytes belongs to the j-th group of 32 elements.
     let shifts = Tensor::arange(8).unsqueeze(-1);
     let is_high = block.bytes(0, 32).unsqueeze(-2).bitwise_right_shift(&shifts).bitwise_and(&Tensor::full([], 1i32));
-    let q = crumbs(&block.bytes(32, 64), 2) + is_high.flatten(-2) * 4.0;
-    (scale.unsqueeze(-1) * (grouped(&q, 16, 16) - 4.0)).flatten(-2)
+    let q = crumbs(&block.bytes(32, 64), 2) + is_high.flatten(-2, -1) * 4.0;
+    (scale.unsqueeze(-1) * (grouped(&q, 16, 16) - 4.0)).flatten(-2, -1)
 }
 
 /// Returns the scales and minimums of 8 sub-blocks from 12 bytes at `start`, times d and dmin: f32 `[rows, blocks, 8, 1]` each.
@@ -161,34 +161,34 @@ fn scales_and_minimums(block: &Blocks, start: usize) -> [Tensor; 2] {
 
 /// Returns the nibbles of 128 bytes in the order of 256 elements: each 32 bytes hold 64 elements, the low nibbles first.
 fn nibbles_of_64(bytes: &Tensor) -> Tensor {
-    nibbles(&bytes.unflatten(-1, &[4, 32])).flatten(-2)
+    nibbles(&bytes.unflatten(-1, &[4, 32])).flatten(-2, -1)
 }
 
 fn q4_k(block: &Blocks) -> Tensor {
     let [scale, min] = scales_and_minimums(block, 4);
-    (scale * grouped(&nibbles_of_64(&block.bytes(16, 128)), 8, 32) - min).flatten(-2)
+    (scale * grouped(&nibbles_of_64(&block.bytes(16, 128)), 8, 32) - min).flatten(-2, -1)
 }
 
 fn q5_k(block: &Blocks) -> Tensor {
     let [scale, min] = scales_and_minimums(block, 4);
     let shifts = Tensor::arange(8).unsqueeze(-1);
     let high = block.bytes(16, 32).unsqueeze(-2).bitwise_right_shift(&shifts).bitwise_and(&Tensor::full([], 1i32));
-    let q = nibbles_of_64(&block.bytes(48, 128)) + high.flatten(-2) * 16.0;
-    (scale * grouped(&q, 8, 32) - min).flatten(-2)
+    let q = nibbles_of_64(&block.bytes(48, 128)) + high.flatten(-2, -1) * 16.0;
+    (scale * grouped(&q, 8, 32) - min).flatten(-2, -1)
 }
 
 fn q6_k(block: &Blocks) -> Tensor {
     let scale = block.half(208) * block.signed(192, 16);
     // 128 elements at a time: 64 low nibbles, then 64 high nibbles.
-    let low = nibbles(&block.bytes(0, 128).unflatten(-1, &[2, 64])).flatten(-2);
+    let low = nibbles(&block.bytes(0, 128).unflatten(-1, &[2, 64])).flatten(-2, -1);
     let q = low + crumbs(&block.bytes(128, 64), 2) * 16.0;
-    (scale.unsqueeze(-1) * (grouped(&q, 16, 16) - 32.0)).flatten(-2)
+    (scale.unsqueeze(-1) * (grouped(&q, 16, 16) - 32.0)).flatten(-2, -1)
 }
 
 /// Returns the trits of bytes `[…, n]`, each a fraction of 243 with `digits` places to the base 3: `[…, digits · n]`.
 fn trits(bytes: &Tensor, digits: i32) -> Tensor {
     let powers = (0..digits).map(|digit| bytes * f64::from(3i32.pow(digit as u32)));
-    let fractions = bits(&Tensor::stack(powers.collect::<Vec<_>>(), -2).flatten(-2), 0, 8);
+    let fractions = bits(&Tensor::stack(powers.collect::<Vec<_>>(), -2).flatten(-2, -1), 0, 8);
     bits(&(fractions * 3.0), 8, 2)
 }
 

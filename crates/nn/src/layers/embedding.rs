@@ -40,7 +40,7 @@ fn sinusoids(positions: &Tensor, width: usize) -> Tensor {
     let place = Tensor::arange(half).cast(DType::F32);
     let speeds = (place * (-(10000f64.log2()) / half.max(1) as f64)).exp2();
     let angles = positions.cast(DType::F32).unsqueeze(1) * speeds;
-    Tensor::stack([angles.sin(), angles.cos()], -1).flatten(1)
+    Tensor::stack([angles.sin(), angles.cos()], -1).flatten(1, -1)
 }
 
 /// Adds the sinusoidal positional encoding to `[batch, time, features]`.

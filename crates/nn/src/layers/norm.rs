@@ -194,7 +194,7 @@ impl Layer for BatchNorm {
             if let Err(error) = has_variance(input) {
                 return Tensor::from_mistake(error);
             }
-            let rows = input.transpose(0, 1).flatten(1);
+            let rows = input.transpose(0, 1).flatten(1, -1);
             let (mean, variance, count) = (rows.mean(1), rows.var(1, 0), rows.dim_size(1).cast(rows.dtype()));
             let unbiased = &variance * (&count / (&count - 1.0));
             let moved = |old: Tensor, new: &Tensor| old * (1.0 - self.momentum) + new * self.momentum;

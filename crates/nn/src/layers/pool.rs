@@ -116,7 +116,7 @@ pub struct Flatten;
 impl Layer for Flatten {
     #[track_caller]
     fn forward(&self, input: &Tensor, _: &mut ForwardContext<'_>) -> Tensor {
-        input.flatten(1)
+        input.flatten(1, -1)
     }
 }
 
@@ -160,7 +160,7 @@ pub struct Reshape(pub Vec<usize>);
 impl Layer for Reshape {
     #[track_caller]
     fn forward(&self, input: &Tensor, _: &mut ForwardContext<'_>) -> Tensor {
-        input.flatten(1).unflatten(1, &self.0)
+        input.flatten(1, -1).unflatten(1, &self.0)
     }
 }
 

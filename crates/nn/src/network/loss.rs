@@ -388,7 +388,7 @@ impl Loss {
 
     fn cross_entropy(&self, logits: &Tensor, classes: &Tensor) -> Tensor {
         let (logits, classes) = match (logits.ndim(), logits.size(-1)) {
-            (Ok(3), Ok(many)) => (logits.reshape([-1, many as isize]), classes.flatten(0)),
+            (Ok(3), Ok(many)) => (logits.reshape([-1, many as isize]), classes.flatten(0, -1)),
             (Ok(3), Err(error)) => return Tensor::from_mistake(error),
             _ => (logits.clone(), classes.clone()),
         };

@@ -277,7 +277,7 @@ fn output_shapes_match_the_description() {
             let model = network.build(&mut rng).unwrap();
             let want = [&[2], &network.output_shape().unwrap()[..]].concat();
             let shaped = rng.normal([&[2], &network.input[..]].concat());
-            for input in [shaped.clone(), shaped.flatten(1)] {
+            for input in [shaped.clone(), shaped.flatten(1, -1)] {
                 let output = model.forward(&input, &mut ForwardContext::eval());
                 assert_eq!(output.shape().unwrap().dims(), want, "{network:?}");
             }

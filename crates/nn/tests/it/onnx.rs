@@ -274,7 +274,7 @@ fn trained(network: &Network, seed: u64) -> (Model, Tensor) {
     }
     // The step gives norms non-default statistics.
     let mut pass = ForwardContext::train(&mut rng);
-    let logits = model.forward(&x, &mut pass).flatten(1);
+    let logits = model.forward(&x, &mut pass).flatten(1, -1);
     if network.layers.iter().any(|layer| layer.kind() == "linear") {
         let loss = Loss::default().compute(&logits, &Tensor::from_slice(&[0i32, 1, 2], [3]));
         Sgd::new(0.1).step_keeping_graph(&mut model, &loss, pass).unwrap();

@@ -99,12 +99,12 @@ impl Pair {
                 let mut dims = wide.shape().to_vec();
                 dims[axis] = 1 + draw.below(3);
                 let wide = wide.broadcast(dims.clone()).unwrap().to_owned();
-                Pair { tensor: tensor.unsqueeze(along).broadcast_to(&dims.into()), array: wide }
+                Pair { tensor: tensor.unsqueeze(along).broadcast_to(dims), array: wide }
             }
             5 => {
                 let merged: usize = array.shape()[axis..].iter().product();
                 let dims: Vec<usize> = array.shape()[..axis].iter().copied().chain([merged]).collect();
-                Pair { tensor: tensor.flatten(along), array: array.to_shape(dims).unwrap().to_owned() }
+                Pair { tensor: tensor.flatten(along, -1), array: array.to_shape(dims).unwrap().to_owned() }
             }
             6 if length.is_multiple_of(2) && rank < 5 => {
                 let mut dims = array.shape().to_vec();

@@ -2,7 +2,7 @@
 
 use super::row::{Input, Row, any, flat, smooth, whole, within};
 use crate::{
-    AlignCorners, AttentionOptions, AvgPoolOptions, ConvOptions, CrossEntropyOptions, DType, InterpolateMode,
+    AlignCorners, AttentionOptions, AvgPoolOptions, ConvOptions, CrossEntropyOptions, DType, InterpolateMode, KeepDim,
     RopeStyle, ScatterReduce, SortOrder, Tensor, Window,
 };
 
@@ -89,8 +89,13 @@ pub const ROWS: &[Row] = &[
     smooth("diagonal", &[any(&[2, 4, 4])], |x| x[0].diagonal(0).exp()),
     flat("eye", &[A], |x| Tensor::eye(4, x[0].dtype())),
     smooth("roll", &[A], |x| x[0].roll(-2, 1) * x[0].roll(8, 0)),
-    smooth("tile", &[any(&[2, 3])], |x| x[0].tile(3, 1).exp()),
-    smooth("split", &[any(&[6, 4])], |x| x[0].split(&[1, 3, 2], 0).swap_remove(1).exp()),
+    smooth("tile", &[any(&[2, 3])], |x| x[0].tile([4, 1, 3]).exp() + x[0].tile([3])),
+    smooth("split", &[any(&[6, 4])], |x| x[0].split([1, 3, 2], 0).swap_remove(1).exp()),
+    smooth("chunk", &[any(&[7, 2])], |x| Tensor::concat(x[0].chunk(3, 0).iter().rev(), 0).exp()),
+    smooth("unbind", &[any(&[4, 3])], |x| {
+        let parts = x[0].unbind(1);
+        &parts[0] * &parts[1] + &parts[2]
+    }),
     smooth("take_along_dim", &[any(&[4, 5]), whole(&[4, 3], 5.0)], |x| x[0].take_along_dim(&x[1], 1).exp()),
     smooth("take_along_dim rows", &[any(&[4, 5]), whole(&[2, 5], 4.0)], |x| x[0].take_along_dim(&x[1], 0).exp()),
     smooth("repeat_interleave", &[any(&[2, 3])], |x| x[0].repeat_interleave(3, 0).exp()),
@@ -133,10 +138,12 @@ pub const ROWS: &[Row] = &[
     smooth("std", &[any(&[3, 40])], |x| x[0].std(-1, 0)),
     smooth("norm", &[A], |x| x[0].norm(1)),
     smooth("logsumexp without its axis", &[any(&[4, 9])], |x| x[0].logsumexp(0)),
+    smooth("logsumexp of two axes", &[any(&[2, 4, 3])], |x| x[0].logsumexp([0, 2])),
     smooth("cummin", &[any(&[3, 9])], |x| x[0].cummin(0)),
     smooth("logcumsumexp", &[any(&[3, 9])], |x| x[0].logcumsumexp(1)),
     smooth("logcumsumexp of columns", &[any(&[17, 2])], |x| (&x[0] * 40.0).logcumsumexp(0)),
-    flat("count_nonzero", &[whole(&[5, 7], 3.0)], |x| x[0].count_nonzero()),
+    flat("count_nonzero", &[whole(&[5, 7], 3.0)], |x| x[0].count_nonzero(..)),
+    flat("count_nonzero of rows", &[whole(&[5, 7], 3.0)], |x| x[0].count_nonzero(1)),
     smooth("sort", &[any(&[4, 9])], |x| x[0].sort(1, SortOrder::Ascending)),
     smooth("sort rows down", &[any(&[7, 2, 3])], |x| x[0].sort(0, SortOrder::Descending)),
     flat("argsort", &[whole(&[3, 40], 10.0)], |x| x[0].argsort(-1, SortOrder::Ascending)),
@@ -146,7 +153,10 @@ pub const ROWS: &[Row] = &[
     smooth("topk", &[any(&[5, 11])], |x| x[0].topk(3, 1).0),
     flat("topk places", &[any(&[5, 11])], |x| x[0].topk(3, 1).1),
     smooth("median", &[any(&[5, 8])], |x| x[0].median(1)),
-    smooth("quantile", &[any(&[5, 8])], |x| x[0].quantile(0.3, 1) + x[0].quantile(1.0, -1)),
+    smooth("median of all", &[any(&[5, 8])], |x| x[0].median(KeepDim(..)) * &x[0]),
+    smooth("quantile", &[any(&[5, 8])], |x| {
+        x[0].quantile(0.3, 1) + x[0].quantile(1.0, -1) * x[0].quantile(0.6, [1, 0])
+    }),
     smooth("nansum", &[A], |x| x[0].nansum(1)),
     smooth("nanmean", &[any(&[3, 4, 5])], |x| x[0].nanmean([0, 2])),
     // Functions.

@@ -1,7 +1,7 @@
 //! The op table: one row for each public operation.
 
 use super::row::{Input, Row, any, flat, smooth, whole, within};
-use crate::{DType, Tensor};
+use crate::{DType, KeepDim, Tensor};
 
 const A: Input = any(&[5, 7]);
 const B: Input = any(&[5, 7]);
@@ -68,7 +68,8 @@ pub const ROWS: &[Row] = &[
     smooth("cast and back", &[any(&[33])], |x| x[0].cast(DType::F64).exp().cast(x[0].dtype())),
     // Views and rearranging.
     smooth("reshape", &[any(&[4, 6])], |x| x[0].reshape([3, -1]).exp()),
-    smooth("permute", &[any(&[2, 3, 4])], |x| x[0].permute([2, 0, 1]).exp()),
+    smooth("reshape to a number", &[any(&[1, 1])], |x| x[0].reshape(()).exp()),
+    smooth("permute", &[any(&[2, 3, 4])], |x| x[0].permute(vec![2usize, 0, 1]).exp()),
     smooth("reshape of permute", &[any(&[2, 3, 4])], |x| x[0].permute([2, 0, 1]).reshape([6, 4]).exp()),
     smooth("pad", &[any(&[3, 4])], |x| x[0].pad(&[(1, 2), (0, 3)])),
     smooth("slice", &[any(&[6, 7])], |x| x[0].slice((1..5, -3..))),
@@ -78,6 +79,11 @@ pub const ROWS: &[Row] = &[
         x[0].slice(vec![Slice { start: Some(1), end: None, step: 2 }, Slice { start: None, end: None, step: 3 }])
     }),
     smooth("flip", &[any(&[3, 5])], |x| x[0].flip(1) * &x[0]),
+    smooth("flip of two axes", &[any(&[3, 2, 5])], |x| x[0].flip([0, -1]) * &x[0]),
+    smooth("flatten", &[any(&[2, 3, 4])], |x| {
+        x[0].flatten(0, 1).matmul(&x[0].flatten(-2, -1).flip(0).reshape([4, -1]))
+    }),
+    smooth("squeeze", &[any(&[1, 3, 1])], |x| x[0].squeeze(..).outer(&x[0].squeeze([0, 2]).exp())),
     smooth("concat", &[any(&[2, 3]), any(&[4, 3])], |x| Tensor::concat(x, 0)),
     smooth("concat_of_many", &[any(&[3, 840]), any(&[3, 40])], |x| {
         let parts: Vec<Tensor> =
@@ -102,7 +108,7 @@ pub const ROWS: &[Row] = &[
         )
     }),
     smooth("stack", &[any(&[2, 3]), any(&[2, 3])], |x| Tensor::stack(x, 1)),
-    smooth("expand", &[any(&[3, 1])], |x| x[0].broadcast_to(&[4, 3, 5].into()).exp()),
+    smooth("expand", &[any(&[3, 1])], |x| x[0].broadcast_to([4, 3, 5]).exp()),
     // Reductions and scans.
     smooth("sum of all", &[any(&[37, 11])], |x| x[0].sum(..)),
     smooth("sum over rows", &[any(&[9, 700])], |x| x[0].sum(1)),
@@ -112,10 +118,22 @@ pub const ROWS: &[Row] = &[
     smooth("mean", &[A], |x| x[0].mean(..)),
     smooth("max", &[A], |x| x[0].max(1)),
     smooth("min", &[A], |x| x[0].min(0)),
+    smooth("keepdim", &[any(&[3, 4, 5])], |x| {
+        (&x[0] - x[0].mean(KeepDim([0, 2]))) * x[0].sum(KeepDim(1)) / x[0].norm(KeepDim(..))
+    }),
     smooth("prod", &[any(&[4, 5])], |x| x[0].prod(1)),
+    smooth("max_with_indices", &[any(&[4, 6])], |x| {
+        let found = x[0].max_with_indices(KeepDim(1));
+        found.values + found.indices.cast(x[0].dtype())
+    }),
+    smooth("min_with_indices", &[any(&[4, 6])], |x| {
+        let found = x[0].min_with_indices(0);
+        found.values * found.indices.cast(x[0].dtype())
+    }),
     smooth("prod of two axes", &[any(&[2, 4, 3])], |x| x[0].prod([0, 2])),
     flat("argmax", &[any(&[6, 40])], |x| x[0].argmax(-1)),
-    flat("argmin", &[any(&[6, 40])], |x| x[0].argmin(0)),
+    flat("argmin", &[any(&[6, 40])], |x| x[0].argmin(KeepDim(0))),
+    flat("argmax of all", &[any(&[6, 40])], |x| x[0].argmax(..)),
     flat("any", &[whole(&[5, 4], 2.0)], |x| x[0].cast(DType::Bool).any(1)),
     flat("all", &[whole(&[5, 2], 4.0)], |x| x[0].cast(DType::Bool).all(1)),
     smooth("cumsum", &[any(&[3, 9])], |x| x[0].cumsum(1)),
@@ -125,7 +143,7 @@ pub const ROWS: &[Row] = &[
     flat("cummax of many", &[any(&[1033, 3])], |x| x[0].cummax(0)),
     smooth("cumprod", &[any(&[3, 9])], |x| x[0].cumprod(1)),
     smooth("cummax", &[any(&[3, 9])], |x| x[0].cummax(1)),
-    smooth("logsumexp", &[any(&[4, 9])], |x| x[0].logsumexp_keepdim(-1)),
+    smooth("logsumexp", &[any(&[4, 9])], |x| x[0].logsumexp(KeepDim(-1))),
     // Matrices and indexing.
     smooth("matmul", &[any(&[9, 13]), any(&[13, 6])], |x| x[0].matmul(&x[1])),
     smooth("matmul transposed", &[any(&[9, 13]), any(&[6, 13])], |x| x[0].matmul(&x[1].t())),

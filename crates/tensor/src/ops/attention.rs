@@ -208,7 +208,7 @@ impl Tensor {
             let part = |i: usize| split.narrow(axis, i, 1).squeeze(axis);
             let (a, b) = (part(0), part(1));
             let turned = [&a * &cosines - &b * &sines, &a * &sines + &b * &cosines];
-            Tensor::stack(&turned, axis).flatten(-2)
+            Tensor::stack(&turned, axis).flatten(-2, -1)
         })
     }
 }

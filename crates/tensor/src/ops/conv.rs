@@ -216,7 +216,7 @@ impl Tensor {
         let dims = self.0.shape.dims();
         let split = [&[dims[0], conv.groups, dims[1] / conv.groups], &dims[2..]].concat();
         let order = [1, 2, 0].into_iter().chain(3..3 + N).collect();
-        let rows = self.reshaped(Shape::new(split)).permuted(order).flatten(2);
+        let rows = self.reshaped(Shape::new(split)).permuted(order).flatten(2, -1);
         let columns = x.columns(sizes, conv);
         let shape = [&[dims[1], x.0.shape.dims()[1] / conv.groups], &sizes[..]].concat();
         rows.matmul(&columns.t()).reshaped(shape.into())

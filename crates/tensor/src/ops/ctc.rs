@@ -42,7 +42,7 @@ impl Tensor {
         // A blank before, between and after the labels.
         let states = 2 * most + 1;
         let blanks = |count: usize| targets.literal(blank as f64).expanded(&[batch, count].into());
-        let pairs = Tensor::stack([blanks(most), targets.clone()], 2).flatten(1);
+        let pairs = Tensor::stack([blanks(most), targets.clone()], 2).flatten(1, -1);
         let read = if most == 0 { blanks(1) } else { Tensor::concat([pairs, blanks(1)], 1) };
         if read.is_mistake() {
             return read;

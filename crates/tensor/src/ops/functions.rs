@@ -4,6 +4,7 @@ use std::f64::consts::{FRAC_PI_2, LN_2, LOG10_2, PI};
 
 use panoply_ir::DType;
 
+use super::axes::Axes;
 use crate::call::VjpFn;
 use crate::tensor::Tensor;
 
@@ -245,14 +246,14 @@ impl Tensor {
         if self.dtype().is_float() { self.abs().lt(&self.literal(f64::INFINITY)) } else { self.eq(self) }
     }
 
-    /// Returns the number of elements that are true or nonzero, as i32 of shape `[]`. The number of elements must fit
-    /// in an i32.
+    /// Returns the number of elements over axes that are true or nonzero, as i32. The number of elements must fit in an
+    /// i32.
     #[track_caller]
-    pub fn count_nonzero(&self) -> Tensor {
+    pub fn count_nonzero(&self, axes: impl Into<Axes>) -> Tensor {
         if let Err(mistake) = self.counted("count_nonzero") {
             return mistake;
         }
-        self.held().sum(..)
+        self.held().sum(axes)
     }
 }
 

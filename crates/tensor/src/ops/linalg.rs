@@ -3,6 +3,7 @@
 use panoply_ir::graph::Op;
 use panoply_ir::{Error, Shape};
 
+use super::axes::KeepDim;
 use crate::tensor::Tensor;
 
 impl Tensor {
@@ -185,7 +186,7 @@ impl Tensor {
                 let (zero, one) = (g.literal(0.0), g.literal(1.0));
                 let none = distances.eq(&zero);
                 let pull = zero.where_self(&none, &(g / one.where_self(&none, distances)));
-                let middle = other.detach().mean_keepdim(-2);
+                let middle = other.detach().mean(KeepDim(-2));
                 let (x, other) = (x - &middle, other - &middle);
                 let flow =
                     |x: &Tensor, pull: &Tensor, other: &Tensor| x * pull.sum(-1).unsqueeze(-1) - pull.matmul(other);

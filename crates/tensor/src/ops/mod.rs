@@ -6,6 +6,7 @@
 
 pub mod activation;
 pub mod attention;
+pub mod axes;
 pub mod conv;
 pub mod create;
 pub mod ctc;

@@ -2,6 +2,7 @@
 
 use panoply_ir::{Error, Shape};
 
+use super::axes::KeepDim;
 use crate::tensor::Tensor;
 
 impl Tensor {
@@ -13,8 +14,8 @@ impl Tensor {
         }
         Tensor::call("layer norm", [self], epsilon, |[x], epsilon| {
             x.in_f32(|x| {
-                let centered = x - x.mean_keepdim(-1);
-                let variance = centered.square().mean_keepdim(-1);
+                let centered = x - x.mean(KeepDim(-1));
+                let variance = centered.square().mean(KeepDim(-1));
                 &centered * (&variance + variance.literal(*epsilon)).rsqrt()
             })
         })
@@ -29,7 +30,7 @@ impl Tensor {
         }
         Tensor::call("rms norm", [self], epsilon, |[x], epsilon| {
             x.in_f32(|x| {
-                let power = x.square().mean_keepdim(-1);
+                let power = x.square().mean(KeepDim(-1));
                 x * (&power + power.literal(*epsilon)).rsqrt()
             })
         })

@@ -54,7 +54,7 @@ impl Tensor {
         if let Err(mistake) = self.check_static("diagonal", rank - 2..rank) {
             return mistake;
         }
-        let line = self.flatten(-2);
+        let line = self.flatten(-2, -1);
         let mut slices = line.whole();
         let slice = slices.last_mut().expect("a line has an axis");
         slice.start = right + down * columns;
@@ -87,24 +87,42 @@ impl Tensor {
         Tensor::concat([back, front], axis)
     }
 
-    /// Repeats an axis `times` times: `[a, b]` becomes `[a, b, a, b]`.
+    /// Repeats the whole tensor along its axes, aligned at the end: `[a, b]` tiled by 2 becomes `[a, b, a, b]`. More
+    /// numbers than axes add leading axes.
     #[doc(alias = "repeat")]
     #[track_caller]
-    pub fn tile(&self, times: usize, axis: isize) -> Tensor {
-        let place = match self.static_axis("tile", axis) {
-            Ok(place) => place,
-            Err(mistake) => return mistake,
-        };
-        let dims = self.0.shape.dims();
-        let repeated = Shape::new([&dims[..place], &[times], &dims[place..]].concat());
-        let joined = Shape::new([&dims[..place], &[times.saturating_mul(dims[place])], &dims[place + 1..]].concat());
-        self.unsqueeze(place as isize).expanded(&repeated).reshaped(joined)
+    pub fn tile(&self, repeats: impl AsRef<[usize]>) -> Tensor {
+        if self.is_mistake() {
+            return self.clone();
+        }
+        let repeats = repeats.as_ref();
+        let added = vec![1; repeats.len().saturating_sub(self.0.shape.ndim())];
+        let whole = self.reshaped([&added, self.0.shape.dims()].concat().into());
+        let first = whole.0.shape.ndim() - repeats.len();
+        repeats.iter().enumerate().fold(whole, |tiled, (at, times)| tiled.tiled(first + at, *times))
     }
 
-    /// Splits an axis into parts of these lengths, which must add up to its length.
+    /// Repeats one axis.
+    #[track_caller]
+    fn tiled(&self, axis: usize, times: usize) -> Tensor {
+        if times == 1 || self.is_mistake() {
+            return self.clone();
+        }
+        if let Err(mistake) = self.check_static("tile", [axis]) {
+            return mistake;
+        }
+        let dims = self.0.shape.dims();
+        let repeated = Shape::new([&dims[..axis], &[times], &dims[axis..]].concat());
+        let joined = Shape::new([&dims[..axis], &[times.saturating_mul(dims[axis])], &dims[axis + 1..]].concat());
+        self.unsqueeze(axis as isize).expanded(&repeated).reshaped(joined)
+    }
+
+    /// Splits an axis into parts of these lengths, which must add up to its length. [`Tensor::chunk`] splits it into
+    /// equal parts.
     #[doc(alias = "split_with_sizes")]
     #[track_caller]
-    pub fn split(&self, lengths: &[usize], axis: isize) -> Vec<Tensor> {
+    pub fn split(&self, lengths: impl AsRef<[usize]>, axis: isize) -> Vec<Tensor> {
+        let lengths = lengths.as_ref();
         let place = match self.static_axis("split", axis) {
             Ok(place) => place,
             Err(mistake) => return vec![mistake; lengths.len()],
@@ -118,6 +136,33 @@ impl Tensor {
             Some(*end - length)
         });
         starts.zip(lengths).map(|(start, length)| self.narrow(axis, start, *length)).collect()
+    }
+
+    /// Splits an axis into at most `chunks` parts of equal length; the last one can be shorter. The result is a single
+    /// mistake if the axis is invalid or `chunks` is 0.
+    #[doc(alias = "tensor_split")]
+    #[track_caller]
+    pub fn chunk(&self, chunks: usize, axis: isize) -> Vec<Tensor> {
+        let length = match self.static_axis("chunk", axis) {
+            Ok(place) => self.0.shape.dims()[place],
+            Err(mistake) => return vec![mistake],
+        };
+        if chunks == 0 {
+            return vec![Tensor::mistake(Error::mistake(format!("chunk: {self:?} cannot be split into 0 parts")))];
+        }
+        let part = length.div_ceil(chunks).max(1);
+        let starts = (0..length.max(1)).step_by(part);
+        starts.map(|start| self.narrow(axis, start, part.min(length - start))).collect()
+    }
+
+    /// Returns the slices along an axis, which is removed. The result is a single mistake if the axis is invalid.
+    #[doc(alias = "unstack")]
+    #[track_caller]
+    pub fn unbind(&self, axis: isize) -> Vec<Tensor> {
+        match self.static_axis("unbind", axis) {
+            Ok(place) => (0..self.0.shape.dims()[place]).map(|at| self.narrow(axis, at, 1).squeeze(place)).collect(),
+            Err(mistake) => vec![mistake],
+        }
     }
 
     /// Repeats each element along an axis `times` times: `[a, b]` becomes `[a, a, b, b]`.

@@ -6,62 +6,18 @@ use panoply_ir::graph::Op;
 use panoply_ir::kernel::ReduceOp;
 use panoply_ir::{DType, Error, Shape};
 
+use super::axes::{Axes, ReduceAxes};
+use super::sort::ValuesWithIndices;
 use crate::tensor::Tensor;
 
-/// Axes of a reduction: one, several, or `..` for all. Negative ones count from the end.
-pub trait IntoAxes {
-    /// Returns the axes as the caller wrote them; `None` for all.
-    fn into_axes(self) -> Option<Vec<isize>>;
-}
-
-impl IntoAxes for isize {
-    fn into_axes(self) -> Option<Vec<isize>> {
-        Some(vec![self])
-    }
-}
-
-impl IntoAxes for i32 {
-    fn into_axes(self) -> Option<Vec<isize>> {
-        Some(vec![self as isize])
-    }
-}
-
-impl<const N: usize> IntoAxes for [isize; N] {
-    fn into_axes(self) -> Option<Vec<isize>> {
-        Some(self.to_vec())
-    }
-}
-
-impl IntoAxes for std::ops::RangeFull {
-    fn into_axes(self) -> Option<Vec<isize>> {
-        None
-    }
-}
-
 impl Tensor {
-    /// Reduces over axes, which are kept with length 1.
+    /// Reduces over an axis, which is kept with length 1. An empty axis gives the identity of the operation.
     #[track_caller]
-    pub fn reduce_keepdim(&self, op: ReduceOp, axes: impl IntoAxes) -> Tensor {
-        match self.named_axes(op.name(), axes) {
-            Ok(axes) => self.reduced(op, axes),
+    pub(crate) fn reduce_keepdim(&self, op: ReduceOp, axis: isize) -> Tensor {
+        match self.axis(op.name(), axis) {
+            Ok(axis) => self.reduced(op, vec![axis]),
             Err(mistake) => mistake,
         }
-    }
-
-    /// Returns the indices of the axes in ascending order, or a tensor with the mistake.
-    #[track_caller]
-    fn named_axes(&self, op: &str, axes: impl IntoAxes) -> Result<Vec<usize>, Tensor> {
-        let named = axes.into_axes().unwrap_or_else(|| (0..self.0.shape.ndim() as isize).collect());
-        let mut axes = Vec::with_capacity(named.len());
-        for axis in named {
-            axes.push(self.axis(op, axis)?);
-        }
-        axes.sort_unstable();
-        if let Some(twice) = axes.windows(2).find(|pair| pair[0] == pair[1]) {
-            let message = format!("{op}: axis {} of {self:?} is named twice", twice[0]);
-            return Err(Tensor::mistake(Error::mistake(message)));
-        }
-        Ok(axes)
     }
 
     #[track_caller]
@@ -78,49 +34,49 @@ impl Tensor {
         Tensor::primitive(Op::Reduce(op, axes), &[self], dims, self.dtype())
     }
 
-    /// Reduces over axes, which are removed.
+    /// Reduces over axes.
     #[track_caller]
-    fn reduce(&self, op: ReduceOp, axes: impl IntoAxes) -> Tensor {
-        match self.named_axes(op.name(), axes) {
-            Ok(axes) => self.reduced(op, axes.clone()).without(&axes),
+    fn reduce(&self, op: ReduceOp, axes: impl Into<Axes>) -> Tensor {
+        match self.reduce_axes(op.name(), axes) {
+            Ok(axes) => self.reduced(op, axes.axes.clone()).without(&axes),
             Err(mistake) => mistake,
         }
     }
 
     /// Returns the sum over axes.
     #[track_caller]
-    pub fn sum(&self, axes: impl IntoAxes) -> Tensor {
+    pub fn sum(&self, axes: impl Into<Axes>) -> Tensor {
         self.reduce(ReduceOp::Sum, axes)
     }
 
     /// Returns the product over axes.
     #[track_caller]
-    pub fn prod(&self, axes: impl IntoAxes) -> Tensor {
+    pub fn prod(&self, axes: impl Into<Axes>) -> Tensor {
         self.reduce(ReduceOp::Prod, axes)
     }
 
     /// Returns the maximum over axes of at least one element; NaN if one is NaN. Equal maxima share the gradient.
     #[doc(alias = "amax")]
     #[track_caller]
-    pub fn max(&self, axes: impl IntoAxes) -> Tensor {
+    pub fn max(&self, axes: impl Into<Axes>) -> Tensor {
         self.extreme(ReduceOp::Max, axes)
     }
 
     /// Returns the minimum over axes of at least one element; NaN if one is NaN. Equal minima share the gradient.
     #[doc(alias = "amin")]
     #[track_caller]
-    pub fn min(&self, axes: impl IntoAxes) -> Tensor {
+    pub fn min(&self, axes: impl Into<Axes>) -> Tensor {
         self.extreme(ReduceOp::Min, axes)
     }
 
     #[track_caller]
-    fn extreme(&self, op: ReduceOp, axes: impl IntoAxes) -> Tensor {
-        let axes = match self.named_axes(op.name(), axes) {
+    fn extreme(&self, op: ReduceOp, axes: impl Into<Axes>) -> Tensor {
+        let axes = match self.reduce_axes(op.name(), axes) {
             Ok(axes) => axes,
             Err(mistake) => return mistake,
         };
-        match self.has_elements(op.name(), &axes) {
-            Ok(()) => self.reduced(op, axes.clone()).without(&axes),
+        match self.has_elements(op.name(), &axes.axes) {
+            Ok(()) => self.reduced(op, axes.axes.clone()).without(&axes),
             Err(mistake) => mistake,
         }
     }
@@ -175,8 +131,8 @@ impl Tensor {
 
     /// Returns the axes of a mean, of floats.
     #[track_caller]
-    fn mean_axes(&self, op: &str, axes: impl IntoAxes) -> Result<Vec<usize>, Tensor> {
-        let axes = self.named_axes(op, axes)?;
+    fn mean_axes(&self, op: &str, axes: impl Into<Axes>) -> Result<ReduceAxes, Tensor> {
+        let axes = self.reduce_axes(op, axes)?;
         self.has_fractions(op).map(|()| axes)
     }
 
@@ -192,18 +148,9 @@ impl Tensor {
 
     /// Returns the mean over axes of floats.
     #[track_caller]
-    pub fn mean(&self, axes: impl IntoAxes) -> Tensor {
+    pub fn mean(&self, axes: impl Into<Axes>) -> Tensor {
         match self.mean_axes("mean", axes) {
-            Ok(axes) => self.in_f32(|x| x.mean_over(&axes).without(&axes)),
-            Err(mistake) => mistake,
-        }
-    }
-
-    /// Returns the mean over one axis, which is kept with length 1.
-    #[track_caller]
-    pub fn mean_keepdim(&self, axis: isize) -> Tensor {
-        match self.mean_axes("mean", axis) {
-            Ok(axes) => self.in_f32(|x| x.mean_over(&axes)),
+            Ok(axes) => self.in_f32(|x| x.mean_over(&axes.axes).without(&axes)),
             Err(mistake) => mistake,
         }
     }
@@ -214,28 +161,21 @@ impl Tensor {
         self.reduced(ReduceOp::Sum, axes.to_vec()) / self.count(axes)
     }
 
-    /// Returns the variance over one axis without correction; the axis is kept with length 1.
-    #[track_caller]
-    pub fn var_keepdim(&self, axis: isize) -> Tensor {
-        self.in_f32(|x| (x - x.mean_keepdim(axis)).square().mean_keepdim(axis))
-    }
-
     /// Returns the variance over axes: the sum of squared differences from the mean, divided by the count less
     /// `correction`. A correction of 1 is the unbiased estimate. If the correction is not below the count, the result
     /// is infinite, or NaN if all elements are equal.
     #[track_caller]
-    pub fn var(&self, axes: impl IntoAxes, correction: usize) -> Tensor {
+    pub fn var(&self, axes: impl Into<Axes>, correction: usize) -> Tensor {
         match self.mean_axes("var", axes) {
             Ok(axes) => self.in_f32(|x| x.variance(&axes, correction)),
             Err(mistake) => mistake,
         }
     }
 
-    /// Returns the variance over axes, which are removed.
     #[track_caller]
-    fn variance(&self, axes: &[usize], correction: usize) -> Tensor {
-        let total = (self - self.mean_over(axes)).square().reduced(ReduceOp::Sum, axes.to_vec());
-        let count = self.count(axes) - self.literal(correction as f64);
+    fn variance(&self, axes: &ReduceAxes, correction: usize) -> Tensor {
+        let total = (self - self.mean_over(&axes.axes)).square().reduced(ReduceOp::Sum, axes.axes.clone());
+        let count = self.count(&axes.axes) - self.literal(correction as f64);
         (total / count.maximum(&self.literal(0.0))).without(axes)
     }
 
@@ -247,37 +187,29 @@ impl Tensor {
         zero.where_self(&nothing, &one.where_self(&nothing, self).sqrt())
     }
 
-    /// Removes these axes of length 1.
-    #[track_caller]
-    fn without(&self, axes: &[usize]) -> Tensor {
-        let dims = self.0.shape.dims().iter().enumerate();
-        let kept = dims.filter(|(axis, _)| !axes.contains(axis)).map(|(_, dim)| *dim);
-        self.reshaped(Shape::new(kept.collect::<Vec<usize>>()))
-    }
-
     /// Returns the sum over axes of the elements that are not NaN.
     #[track_caller]
-    pub fn nansum(&self, axes: impl IntoAxes) -> Tensor {
+    pub fn nansum(&self, axes: impl Into<Axes>) -> Tensor {
         self.where_self(&self.eq(self), &self.literal(0.0)).sum(axes)
     }
 
     /// Returns the mean over axes of the elements that are not NaN; NaN if there are none.
     #[track_caller]
-    pub fn nanmean(&self, axes: impl IntoAxes) -> Tensor {
+    pub fn nanmean(&self, axes: impl Into<Axes>) -> Tensor {
         let axes = match self.mean_axes("nanmean", axes) {
             Ok(axes) => axes,
             Err(mistake) => return mistake,
         };
         self.in_f32(|x| {
             let there = x.eq(x);
-            let count = there.how_many(axes.clone()).cast(x.dtype());
-            (x.where_self(&there, &x.literal(0.0)).reduced(ReduceOp::Sum, axes.clone()) / count).without(&axes)
+            let count = there.how_many(axes.axes.clone()).cast(x.dtype());
+            (x.where_self(&there, &x.literal(0.0)).reduced(ReduceOp::Sum, axes.axes.clone()) / count).without(&axes)
         })
     }
 
     /// Returns the square root of [`Tensor::var`]. The gradient is 0 where all elements are equal.
     #[track_caller]
-    pub fn std(&self, axes: impl IntoAxes, correction: usize) -> Tensor {
+    pub fn std(&self, axes: impl Into<Axes>, correction: usize) -> Tensor {
         match self.mean_axes("std", axes) {
             Ok(axes) => self.in_f32(|x| x.variance(&axes, correction).root()),
             Err(mistake) => mistake,
@@ -286,28 +218,22 @@ impl Tensor {
 
     /// Returns the Euclidean norm over axes. The gradient is 0 at 0.
     #[track_caller]
-    pub fn norm(&self, axes: impl IntoAxes) -> Tensor {
+    pub fn norm(&self, axes: impl Into<Axes>) -> Tensor {
         match self.mean_axes("norm", axes) {
-            Ok(axes) => self.in_f32(|x| x.square().reduced(ReduceOp::Sum, axes.clone()).without(&axes).root()),
+            Ok(axes) => self.in_f32(|x| x.square().reduced(ReduceOp::Sum, axes.axes.clone()).without(&axes).root()),
             Err(mistake) => mistake,
         }
     }
 
-    /// Returns ln Σ exp(x) over an axis, which is removed, without overflow.
-    #[track_caller]
-    pub fn logsumexp(&self, axis: isize) -> Tensor {
-        self.logsumexp_keepdim(axis).squeeze(axis)
-    }
-
     /// Returns true where any element over axes is true or nonzero.
     #[track_caller]
-    pub fn any(&self, axes: impl IntoAxes) -> Tensor {
+    pub fn any(&self, axes: impl Into<Axes>) -> Tensor {
         self.extreme_of_held("any", ReduceOp::Max, axes)
     }
 
     /// Returns true where all elements over axes are true or nonzero.
     #[track_caller]
-    pub fn all(&self, axes: impl IntoAxes) -> Tensor {
+    pub fn all(&self, axes: impl Into<Axes>) -> Tensor {
         self.extreme_of_held("all", ReduceOp::Min, axes)
     }
 
@@ -329,12 +255,12 @@ impl Tensor {
 
     /// Returns true where the extreme of [`Tensor::held`] is 1. Over no elements `any` is false and `all` is true.
     #[track_caller]
-    fn extreme_of_held(&self, op: &str, of: ReduceOp, axes: impl IntoAxes) -> Tensor {
-        let axes = match self.named_axes(op, axes) {
+    fn extreme_of_held(&self, op: &str, of: ReduceOp, axes: impl Into<Axes>) -> Tensor {
+        let axes = match self.reduce_axes(op, axes) {
             Ok(axes) => axes,
             Err(mistake) => return mistake,
         };
-        let extreme = self.held().reduced(of, axes.clone()).without(&axes);
+        let extreme = self.held().reduced(of, axes.axes.clone()).without(&axes);
         extreme.gt(&extreme.literal(0.0))
     }
 
@@ -348,73 +274,131 @@ impl Tensor {
         Err(Tensor::mistake(Error::mistake(message).note("split it into shorter parts")))
     }
 
-    /// Returns the position (i32) of the first maximum along an axis, which is removed.
+    /// Returns the positions (i32) of the first maximum along one axis, or with `..` its position among all elements
+    /// in row-major order.
     #[track_caller]
-    pub fn argmax(&self, axis: isize) -> Tensor {
-        self.arg("argmax", ReduceOp::Max, axis)
+    pub fn argmax(&self, axis: impl Into<Axes>) -> Tensor {
+        self.arg("argmax", ReduceOp::Max, axis.into())
     }
 
-    /// Returns the position (i32) of the first minimum along an axis, which is removed.
+    /// Returns the positions (i32) of the first minimum along one axis, or with `..` its position among all elements
+    /// in row-major order.
     #[track_caller]
-    pub fn argmin(&self, axis: isize) -> Tensor {
-        self.arg("argmin", ReduceOp::Min, axis)
+    pub fn argmin(&self, axis: impl Into<Axes>) -> Tensor {
+        self.arg("argmin", ReduceOp::Min, axis.into())
+    }
+
+    /// Returns the maximum along one axis and its positions (i32), those of the first if several are equal; NaN if one
+    /// is NaN. The gradient goes to the element at the position.
+    ///
+    /// ```
+    /// # use panoply_tensor::Tensor;
+    /// let best = Tensor::from_slice(&[1.0f32, 7.0, 3.0, 5.0], [2, 2]).max_with_indices(1);
+    /// assert_eq!(best.values.to_vec::<f32>()?, [7.0, 5.0]);
+    /// assert_eq!(best.indices.to_vec::<i32>()?, [1, 1]);
+    /// # Ok::<(), panoply_tensor::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn max_with_indices(&self, axis: impl Into<Axes>) -> ValuesWithIndices {
+        self.extreme_with_indices("max_with_indices", ReduceOp::Max, axis.into())
+    }
+
+    /// Returns the minimum along one axis and its positions; see [`Tensor::max_with_indices`].
+    #[track_caller]
+    pub fn min_with_indices(&self, axis: impl Into<Axes>) -> ValuesWithIndices {
+        self.extreme_with_indices("min_with_indices", ReduceOp::Min, axis.into())
     }
 
     #[track_caller]
-    fn arg(&self, name: &str, op: ReduceOp, axis: isize) -> Tensor {
-        let position = match self.axis(name, axis) {
-            Ok(position) => position,
-            Err(mistake) => return mistake,
+    fn extreme_with_indices(&self, name: &str, op: ReduceOp, axis: Axes) -> ValuesWithIndices {
+        let axes = match self.single_axis(name, axis) {
+            Ok(axes) => axes,
+            Err(mistake) => return ValuesWithIndices::mistake(mistake),
         };
-        if let Err(mistake) = self.has_elements(name, &[position]) {
+        let indices = self.positions_of(name, op, axes.axes[0]);
+        let values = self.take_along_dim(&indices, axes.axes[0] as isize);
+        ValuesWithIndices { values: values.without(&axes), indices: indices.without(&axes) }
+    }
+
+    #[track_caller]
+    fn arg(&self, name: &str, op: ReduceOp, axis: Axes) -> Tensor {
+        if axis.axes.is_none() && !self.is_mistake() {
+            let best = self.reshaped([self.0.shape.numel()].into()).positions_of(name, op, 0);
+            return best.reshaped(vec![1; if axis.keepdim { self.0.shape.ndim() } else { 0 }].into());
+        }
+        match self.single_axis(name, axis) {
+            Ok(axes) => self.positions_of(name, op, axes.axes[0]).without(&axes),
+            Err(mistake) => mistake,
+        }
+    }
+
+    /// Returns the axis of an operation that takes only one, or a tensor with the mistake.
+    #[track_caller]
+    fn single_axis(&self, name: &str, axis: Axes) -> Result<ReduceAxes, Tensor> {
+        let axes = self.reduce_axes(name, axis)?;
+        if axes.axes.len() == 1 {
+            return Ok(axes);
+        }
+        let message = format!("{name}: takes one axis of {self:?}, not {}", axes.axes.len());
+        Err(Tensor::mistake(Error::mistake(message).note("merge axes first, for example with `.flatten(0, -1)`")))
+    }
+
+    /// Returns the positions (i32) of the first extreme along an axis, which is kept with length 1.
+    #[track_caller]
+    fn positions_of(&self, name: &str, op: ReduceOp, axis: usize) -> Tensor {
+        if self.is_mistake() {
+            return self.clone();
+        }
+        if let Err(mistake) = self.has_elements(name, &[axis]) {
             return mistake;
         }
-        if let Err(mistake) = self.has_positions(name, position) {
+        if let Err(mistake) = self.has_positions(name, axis) {
             return mistake;
         }
         if self.dtype() == DType::Bool {
-            return self.cast(DType::U8).arg(name, op, axis);
+            return self.cast(DType::U8).positions_of(name, op, axis);
         }
-        let best = self.reduce_keepdim(op, axis);
+        let best = self.reduced(op, vec![axis]);
         // If the extreme is NaN it equals nothing, so elements that differ from themselves count as hits.
         let hit = self.eq(&best).bitwise_or(&self.ne(self));
-        let len = self.0.shape.dims()[position];
+        let len = self.0.shape.dims()[axis];
         let mut dims = vec![1; self.0.shape.ndim()];
-        dims[position] = len;
+        dims[axis] = len;
         let positions = Tensor::arange(len).reshaped(Shape::new(dims));
         let beyond = positions.literal(len as f64);
-        positions.where_self(&hit, &beyond).min(axis)
+        positions.where_self(&hit, &beyond).reduced(ReduceOp::Min, vec![axis])
     }
 
-    /// Returns ln Σ exp(x) over an axis, which is kept with length 1, without overflow. The gradient is the softmax;
-    /// where the result is infinite, the elements equal to it share the gradient equally.
+    /// Returns ln Σ exp(x) over axes, without overflow. The gradient is the softmax; where the result is infinite, the
+    /// elements equal to it share the gradient equally.
     #[track_caller]
-    pub fn logsumexp_keepdim(&self, axis: isize) -> Tensor {
-        let axis = match self.axis("logsumexp", axis) {
-            Ok(axis) => axis,
+    pub fn logsumexp(&self, axes: impl Into<Axes>) -> Tensor {
+        let axes = match self.reduce_axes("logsumexp", axes) {
+            Ok(axes) => axes,
             Err(mistake) => return mistake,
         };
         self.in_f32(|x| {
             Tensor::call_with_vjp(
                 "logsumexp",
                 [x],
-                axis,
-                |[x], axis| {
-                    let top = x.reduced(ReduceOp::Max, vec![*axis]);
+                axes.axes.clone(),
+                |[x], axes| {
+                    let top = x.reduced(ReduceOp::Max, axes.clone());
                     // An infinity minus itself would be NaN.
                     let top = top.where_self(&top.is_finite(), &top.literal(0.0));
-                    (x - &top).exp().reduced(ReduceOp::Sum, vec![*axis]).log() + top
+                    (x - &top).exp().reduced(ReduceOp::Sum, axes.clone()).log() + top
                 },
-                |[x], y, g, axis| {
+                |[x], y, g, axes| {
                     let infinite = y.abs().eq(&y.literal(f64::INFINITY));
                     let equal = x.eq(y);
-                    let share = equal.cast(x.dtype()) / equal.how_many(vec![*axis]).cast(x.dtype());
+                    let share = equal.cast(x.dtype()) / equal.how_many(axes.clone()).cast(x.dtype());
                     // Where the result is infinite the difference can be NaN, which must not reach the second
                     // derivative.
                     let finite = x.literal(0.0).where_self(&infinite, &(x - y)).exp();
                     [Some(g * share.where_self(&infinite, &finite))]
                 },
             )
+            .without(&axes)
         })
     }
 }

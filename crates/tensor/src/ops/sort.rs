@@ -9,6 +9,7 @@ use panoply_ir::kernel::ReduceOp;
 use panoply_ir::routine::{Routine, Sort};
 use panoply_ir::{DType, Error};
 
+use super::axes::{Axes, ReduceAxes};
 use crate::call::CompositeOp;
 use crate::tensor::Tensor;
 
@@ -24,8 +25,23 @@ pub enum SortOrder {
     Descending,
 }
 
+/// Elements along an axis and their positions.
+#[derive(Clone, Debug)]
+pub struct ValuesWithIndices {
+    /// The elements.
+    pub values: Tensor,
+    /// The position of each along the axis, as i32.
+    pub indices: Tensor,
+}
+
+impl ValuesWithIndices {
+    pub(crate) fn mistake(mistake: Tensor) -> ValuesWithIndices {
+        ValuesWithIndices { values: mistake.clone(), indices: mistake }
+    }
+}
+
 impl Tensor {
-    /// Sorts the elements along an axis. The sort is stable.
+    /// Sorts the elements along an axis. The sort is stable. [`Tensor::argsort`] gives the positions.
     #[track_caller]
     pub fn sort(&self, axis: isize, order: SortOrder) -> Tensor {
         self.sorted("sort", axis, order, None).0
@@ -43,46 +59,54 @@ impl Tensor {
         self.sorted("topk", axis, SortOrder::Descending, Some(count))
     }
 
-    /// Returns the median along an axis, which is removed: the lower of two middle elements, NaN if one element is
-    /// NaN.
+    /// Returns the median over axes: the lower of two middle elements, NaN if one element is NaN. Along one axis,
+    /// [`Tensor::argsort`] gives its position.
     #[track_caller]
-    pub fn median(&self, axis: isize) -> Tensor {
-        let length = match self.static_axis("median", axis) {
-            Ok(place) if self.0.shape.dims()[place] == 0 => return self.nothing_along("median", place),
-            Ok(place) => self.0.shape.dims()[place],
+    pub fn median(&self, axes: impl Into<Axes>) -> Tensor {
+        let (axes, merged) = match self.merged_over("median", axes) {
+            Ok(merged) => merged,
             Err(mistake) => return mistake,
         };
-        let sorted = self.sort(axis, SortOrder::Ascending);
-        let at = |place: usize| sorted.narrow(axis, place, 1).squeeze(axis);
-        let middle = at((length - 1) / 2);
-        if !self.dtype().is_float() {
-            return middle;
+        if let Some(axis) = axes.axes.iter().find(|axis| self.0.shape.dims()[**axis] == 0) {
+            return self.nothing_along("median", *axis);
         }
+        let (sorted, length) = (merged.sorted("median", -1, SortOrder::Ascending, None).0, rows_of(&merged).1);
+        let at = |place: usize| sorted.narrow(-1, place, 1).squeeze(-1);
+        let middle = at((length - 1) / 2);
         // NaN is last.
         let last = at(length - 1);
-        last.where_self(&last.ne(&last), &middle)
+        let median = if self.dtype().is_float() { last.where_self(&last.ne(&last), &middle) } else { middle };
+        median.with_merged(self, &axes)
     }
 
-    /// Returns the `q`-quantile along an axis, which is removed, with linear interpolation; `q` is from 0 to 1. NaN
-    /// if one element is NaN.
+    /// Returns the `q`-quantile over axes, with linear interpolation; `q` is from 0 to 1. NaN if one element is NaN.
     #[track_caller]
-    pub fn quantile(&self, q: f64, axis: isize) -> Tensor {
-        let place = match self.static_axis("quantile", axis) {
-            Ok(place) => place,
+    pub fn quantile(&self, q: f64, axes: impl Into<Axes>) -> Tensor {
+        let (axes, merged) = match self.merged_over("quantile", axes) {
+            Ok(merged) => merged,
             Err(mistake) => return mistake,
         };
-        let length = self.0.shape.dims()[place];
+        let length = rows_of(&merged).1;
         if !(0.0..=1.0).contains(&q) || length == 0 || !self.dtype().is_float() {
-            let message = format!("quantile: {self:?} has no quantile {q} along axis {axis}");
+            let message = format!("quantile: {self:?} has no quantile {q} over these axes");
             let note = "it needs q from 0 to 1 and at least one float";
             return Tensor::mistake(Error::mistake(message).note(note));
         }
-        let (sorted, at) = (self.sort(axis, SortOrder::Ascending), q * (length - 1) as f64);
-        let [low, high] = [at.floor(), at.ceil()].map(|at| sorted.narrow(axis, at as usize, 1).squeeze(axis));
+        let (sorted, at) = (merged.sorted("quantile", -1, SortOrder::Ascending, None).0, q * (length - 1) as f64);
+        let element = |place: usize| sorted.narrow(-1, place, 1).squeeze(-1);
+        let [low, high] = [at.floor(), at.ceil()].map(|at| element(at as usize));
         let between = if at == at.floor() { low } else { low.lerp(&high, at - at.floor()) };
         // NaN is last.
-        let last = sorted.narrow(axis, length - 1, 1).squeeze(axis);
-        between.where_self(&last.eq(&last), &last)
+        let last = element(length - 1);
+        between.where_self(&last.eq(&last), &last).with_merged(self, &axes)
+    }
+
+    /// Returns the axes of a reduction, and this tensor with them merged into a last axis.
+    #[track_caller]
+    fn merged_over(&self, op: &str, axes: impl Into<Axes>) -> Result<(ReduceAxes, Tensor), Tensor> {
+        let axes = self.reduce_axes(op, axes)?;
+        let merged = self.merged_last(op, &axes)?;
+        if merged.is_mistake() { Err(merged) } else { Ok((axes, merged)) }
     }
 
     #[track_caller]

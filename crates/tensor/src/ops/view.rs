@@ -1,8 +1,9 @@
 //! Views: other shapes and parts of the same elements, without copies; concatenation.
 
 use panoply_ir::graph::{Op, Slice};
-use panoply_ir::{Error, Shape};
+use panoply_ir::{Error, Result, Shape};
 
+use super::axes::{Axes, ReshapeDims};
 use crate::tensor::Tensor;
 
 /// Index of [`Tensor::slice`] along one axis. Negative positions count from the end: -1 is the last element.
@@ -93,14 +94,23 @@ ranges!(A B C D);
 ranges!(A B C D E);
 
 impl Tensor {
+    /// Returns the number of elements.
+    ///
+    /// # Errors
+    /// As [`Tensor::shape`].
+    pub fn numel(&self) -> Result<usize> {
+        self.shape().map(Shape::numel)
+    }
+
     /// Broadcasts axes of length 1 and missing leading axes to this shape.
     #[doc(alias = "expand")]
     #[track_caller]
-    pub fn broadcast_to(&self, shape: &Shape) -> Tensor {
+    pub fn broadcast_to(&self, shape: impl Into<Shape>) -> Tensor {
+        let shape = shape.into();
         if self.is_mistake() || self.0.valid_lengths.is_none() {
-            return self.expanded(shape);
+            return self.expanded(&shape);
         }
-        match self.to_bound_shape_of(shape) {
+        match self.to_bound_shape_of(&shape) {
             Ok(shape) => self.expanded(&shape),
             Err(error) => Tensor::mistake(error),
         }
@@ -121,16 +131,18 @@ impl Tensor {
         Tensor::primitive(Op::Expand, &[&aligned], shape.clone(), self.dtype())
     }
 
-    /// Returns the elements in row-major order under another shape; one length may be -1 and is inferred.
+    /// Returns the elements in row-major order under another shape; one length may be -1 and is inferred. `()` asks
+    /// for the shape `[]` of a single number.
     #[doc(alias = "view")]
     #[track_caller]
-    pub fn reshape<const N: usize>(&self, dims: [isize; N]) -> Tensor {
+    pub fn reshape(&self, dims: impl Into<ReshapeDims>) -> Tensor {
+        let ReshapeDims(asked) = dims.into();
         if self.is_mistake() {
             return self.clone();
         }
-        let (elems, asked) = (self.0.shape.numel(), dims);
-        let stored = self.to_bound_shape(dims);
-        let dims = stored.unwrap_or(dims);
+        let elems = self.0.shape.numel();
+        let stored = self.to_bound_shape(asked.clone());
+        let dims = stored.as_ref().unwrap_or(&asked);
         let known = dims.iter().filter(|dim| **dim >= 0).map(|dim| *dim as usize);
         let known = Shape::new(known.collect::<Vec<usize>>()).numel();
         let open = dims.iter().filter(|dim| **dim == -1).count();
@@ -152,45 +164,50 @@ impl Tensor {
         Tensor::primitive(Op::Reshape, &[self], shape, self.dtype())
     }
 
-    /// Merges the axes from `from` to the last into one.
+    /// Merges the axes from `start` to `end`, both included, into one.
     #[track_caller]
-    pub fn flatten(&self, from: isize) -> Tensor {
-        let axis = match self.axis("flatten", from) {
-            Ok(axis) => axis,
-            Err(mistake) => return mistake,
+    pub fn flatten(&self, start: isize, end: isize) -> Tensor {
+        let (first, last) = match (self.axis("flatten", start), self.axis("flatten", end)) {
+            (Ok(first), Ok(last)) => (first, last),
+            (Err(mistake), _) | (_, Err(mistake)) => return mistake,
         };
-        let (kept, merged) = self.0.shape.dims().split_at(axis);
-        let dims: Vec<usize> = kept.iter().copied().chain([Shape::from(merged).numel()]).collect();
-        self.reshaped(Shape::new(dims))
+        if first > last {
+            let message = format!("flatten: axis {start} of {self:?} comes after axis {end}");
+            return Tensor::mistake(Error::mistake(message));
+        }
+        let dims = self.0.shape.dims();
+        let merged = Shape::from(&dims[first..=last]).numel();
+        self.reshaped(Shape::new([&dims[..first], &[merged], &dims[last + 1..]].concat()))
     }
 
     /// Splits an axis into several whose lengths multiply to its length.
     #[track_caller]
-    pub fn unflatten(&self, axis: isize, into: &[usize]) -> Tensor {
+    pub fn unflatten(&self, axis: isize, sizes: impl Into<Shape>) -> Tensor {
+        let sizes = sizes.into();
         let axis = match self.axis("unflatten", axis) {
             Ok(axis) => axis,
             Err(mistake) => return mistake,
         };
         let dims = self.0.shape.dims();
-        if Shape::from(into).numel() != dims[axis] {
-            return Tensor::mistake(Error::mistake(format!(
-                "unflatten: axis {axis} of {self:?} is not the product of {into:?}"
-            )));
+        if sizes.numel() != dims[axis] {
+            let message = format!("unflatten: axis {axis} of {self:?} is not the product of {sizes}");
+            return Tensor::mistake(Error::mistake(message));
         }
-        let split = [&dims[..axis], into, &dims[axis + 1..]].concat();
+        let split = [&dims[..axis], sizes.dims(), &dims[axis + 1..]].concat();
         self.reshaped(Shape::new(split))
     }
 
     /// Permutes the axes: axis i of the result is axis `axes[i]`.
     #[track_caller]
-    pub fn permute<const N: usize>(&self, axes: [isize; N]) -> Tensor {
+    pub fn permute(&self, axes: impl Into<Axes>) -> Tensor {
         if self.is_mistake() {
             return self.clone();
         }
-        let found: Result<Vec<usize>, Error> = axes.iter().map(|axis| self.0.shape.axis(*axis)).collect();
+        let Some(axes) = axes.into().axes else { return self.clone() };
+        let found: Result<Vec<usize>> = axes.iter().map(|axis| self.0.shape.axis(*axis)).collect();
         let complete = |perm: &Vec<usize>| (0..self.0.shape.ndim()).all(|axis| perm.contains(&axis));
         match found {
-            Ok(perm) if N == self.0.shape.ndim() && complete(&perm) => self.permuted(perm),
+            Ok(perm) if perm.len() == self.0.shape.ndim() && complete(&perm) => self.permuted(perm),
             _ => Tensor::mistake(Error::mistake(format!("permute: {axes:?} does not name each axis of {self:?} once"))),
         }
     }
@@ -242,18 +259,21 @@ impl Tensor {
         self.reshaped(Shape::new(dims))
     }
 
-    /// Removes an axis of length 1.
+    /// Removes axes of length 1: one, several, or with `..` every axis of length 1.
     #[track_caller]
-    pub fn squeeze(&self, axis: isize) -> Tensor {
-        let axis = match self.axis("squeeze", axis) {
-            Ok(axis) => axis,
+    pub fn squeeze(&self, axes: impl Into<Axes>) -> Tensor {
+        let axes = axes.into();
+        let every = axes.axes.is_none();
+        let axes = match self.plain_axes("squeeze", axes) {
+            Ok(axes) => axes,
             Err(mistake) => return mistake,
         };
-        let mut dims = self.0.shape.dims().to_vec();
-        if dims.remove(axis) != 1 {
+        let dims = self.0.shape.dims();
+        if let Some(axis) = axes.iter().find(|axis| !every && dims[**axis] != 1) {
             return Tensor::mistake(Error::mistake(format!("squeeze: axis {axis} of {self:?} does not have length 1")));
         }
-        self.reshaped(Shape::new(dims))
+        let kept = dims.iter().enumerate().filter(|(axis, dim)| !axes.contains(axis) || **dim != 1);
+        self.reshaped(Shape::new(kept.map(|(_, dim)| *dim).collect::<Vec<usize>>()))
     }
 
     /// Pads each axis with zeros (before, after).
@@ -348,19 +368,19 @@ impl Tensor {
         self.sliced(slices)
     }
 
-    /// Reverses an axis.
+    /// Reverses axes: one, several, or `..` for all.
     #[track_caller]
-    pub fn flip(&self, axis: isize) -> Tensor {
-        let axis = match self.axis("flip", axis) {
-            Ok(axis) => axis,
+    pub fn flip(&self, axes: impl Into<Axes>) -> Tensor {
+        let axes = match self.plain_axes("flip", axes) {
+            Ok(axes) => axes,
             Err(mistake) => return mistake,
         };
-        let len = self.0.shape.dims()[axis];
-        if len < 2 {
-            return self.clone();
-        }
         let mut slices = self.whole();
-        slices[axis] = Slice { start: len - 1, step: -1, len };
+        for (axis, slice) in slices.iter_mut().enumerate() {
+            if axes.contains(&axis) && slice.len > 1 {
+                (slice.start, slice.step) = (slice.len - 1, -1);
+            }
+        }
         self.sliced(slices)
     }
 

@@ -61,7 +61,7 @@ fn constants_have_complete_gradients() {
         ("of two lengths", &|part, x, y, b| (x * part(b, 3)).sum(..) + (y * part(b, 2)).square().sum(..)),
     ];
     for (what, of) in cases {
-        let b = bias.broadcast_to(&[4, 2].into());
+        let b = bias.broadcast_to([4, 2]);
         let want = of(&|b, rows| b.narrow(0, 0, rows), &x, &other, &b);
         let have = of(&|b, _| b.clone(), &open, &other.mark_dynamic(0, &n(4)), &b);
         near(have.gradients(&[&bias, &b]), want.gradients(&[&bias, &b]), what);
@@ -330,7 +330,7 @@ fn copies_to_another_device_keep_the_length() {
     let there = Device::get("cpu:checked").unwrap();
     let want = || Ok(vec![x.narrow(0, 0, 3).to(&there).sum(..), x.narrow(0, 0, 3).square().to(&there)]);
     let make = jit(|[x, length]| [x.set_dim_size(0, &n, &(length + Tensor::scalar(1i32)))]);
-    let computed = Tensor::from_slice(&[3i32], [1]).reshape([]);
+    let computed = Tensor::from_slice(&[3i32], [1]).reshape(());
     let made = [
         x.set_dim_size(0, &n, &(Tensor::scalar(1i32) + Tensor::scalar(2i32))),
         x.set_dim_size(0, &n, &computed),

@@ -304,9 +304,9 @@ fn mark_dynamic_accepts_data_evaluated_and_lazy_tensors() {
     assert_eq!(open.dim_size(0).item().unwrap(), 4.0);
     assert_eq!(values(&open.ones_like()).unwrap(), values(&x.ones_like()).unwrap());
     assert_eq!(open.reshape([4, 1, 2]).reshape([-1]).shape().unwrap().dims(), [8]);
-    assert_eq!(open.reshape([-1, 2]).broadcast_to(&[3, 4, 2].into()).shape().unwrap().dims(), [3, 4, 2]);
+    assert_eq!(open.reshape([-1, 2]).broadcast_to([3, 4, 2]).shape().unwrap().dims(), [3, 4, 2]);
     assert!(format!("{open:?}").starts_with("f32[batch 4/6, 2] on"), "{open:?}");
-    assert!(format!("{:?}", open.flatten(0)).starts_with("f32[2·batch 8/12] on"), "{:?}", open.flatten(0));
+    assert!(format!("{:?}", open.flatten(0, -1)).starts_with("f32[2·batch 8/12] on"), "{:?}", open.flatten(0, -1));
 }
 
 #[test]
@@ -337,8 +337,8 @@ fn next_of(of: &[Tensor], w: &Tensor, number: &mut impl FnMut(usize) -> usize) -
         6 => x.t().cumsum(-1).t() * 0.25,
         7 => x.layer_norm(1e-3),
         8 => (x.matmul(&y.t()) * 0.125).softmax(-1).matmul(x),
-        9 => x.unflatten(1, &[2, 2]).transpose(1, 2).flatten(1),
-        10 => x.flatten(0).tanh().reshape([-1, 4]),
+        9 => x.unflatten(1, &[2, 2]).transpose(1, 2).flatten(1, -1),
+        10 => x.flatten(0, -1).tanh().reshape([-1, 4]),
         11 => Tensor::concat([x.narrow(1, 1, 3), y.narrow(1, 0, 1)], 1),
         12 => x.where_self(&x.gt(&y.mean(..)), &(y * 0.1)),
         13 => x.index_select(0, &x.argmax(0)).sum(0) + y,
@@ -558,7 +558,7 @@ fn invalid_dynamic_dimensions_are_mistakes() {
         (open.slice((1..,)), unknown),
         (open.pad(&[(1, 0), (0, 0)]), unknown),
         (open.t().reshape([8]), "does not fit"),
-        (open.t().flatten(0), unknown),
+        (open.t().flatten(0, -1), unknown),
         (open.sort(0, SortOrder::Ascending), unknown),
         (Tensor::concat([open.clone(), open.clone()], 0), unknown),
         (&open + &of(5, &batch), "are not known to be equally long"),
@@ -573,7 +573,7 @@ fn invalid_dynamic_dimensions_are_mistakes() {
         (whole.set_dim_size(0, &batch, &length(-1)), "-1 is not a valid length of batch of at most 6"),
         (whole.set_dim_size(1, &batch, &length(1)), "is not as long as the bound of batch of at most 6"),
         (whole.set_dim_size(0, &batch, &Tensor::scalar(1.0f32)), "not a single i32"),
-        (open.broadcast_to(&[6, 2].into()), "cannot be expanded"),
+        (open.broadcast_to([6, 2]), "cannot be expanded"),
     ];
     for (at, (tensor, part)) in wrong.iter().enumerate() {
         let error = tensor.to_vec::<f32>().unwrap_err();

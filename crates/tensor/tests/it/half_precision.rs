@@ -466,7 +466,7 @@ fn half_precision_losses_equal_f64_rounded_once() {
         ("cosine_embedding_loss", |x, y| {
             x.cosine_embedding_loss(y, &Tensor::ones([40], DType::F32).cast(x.dtype()), 0.1)
         }),
-        ("dot", |x, y| x.flatten(0).dot(&y.flatten(0))),
+        ("dot", |x, y| x.flatten(0, -1).dot(&y.flatten(0, -1))),
     ];
     on_cpu(|| {
         let values =

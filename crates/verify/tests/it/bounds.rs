@@ -51,14 +51,14 @@ const RULES: &[Rule] = &[
     ("product of two", 3, |x| Ok((x * x.flip(0)).relu() - x)),
     ("matmul of two", 4, |x| {
         let square = x.reshape([2, 2]);
-        Ok(square.matmul(&square.t()).relu().flatten(0))
+        Ok(square.matmul(&square.t()).relu().flatten(0, -1))
     }),
     ("movement", 6, |x| {
         let grid = x.reshape([2, 3]).t().relu();
         let moved = grid.pad(&[(1, 0), (0, 1)]).narrow(0, 1, 2);
-        Ok((moved.flip(1) - moved.t().flatten(0).unflatten(0, &[2, 3])).flatten(0) - 1.0)
+        Ok((moved.flip(1) - moved.t().flatten(0, -1).unflatten(0, &[2, 3])).flatten(0, -1) - 1.0)
     }),
-    ("expand", 2, |x| Ok((x.unsqueeze(1) - x.unsqueeze(0)).relu().flatten(0))),
+    ("expand", 2, |x| Ok((x.unsqueeze(1) - x.unsqueeze(0)).relu().flatten(0, -1))),
     ("sum", 6, |x| Ok(x.reshape([2, 3]).relu().sum(1) - x.sum(0))),
     ("largest", 6, |x| Ok(x.reshape([2, 3]).max(1) - x.min(0))),
     ("leaky relu", 3, |x| Ok(x.leaky_relu(0.1).relu() - x)),

@@ -23,7 +23,8 @@ macro_rules! operations {
             $(operations!(@row $one(x: Tensor) => x.$one()),)*
             $(operations!(@row $two(x: Tensor, y: Tensor) => x.$two(&y)),)*
             $(operations!(@row $along(x: Tensor, axis: isize = -1) => x.$along(axis)),)*
-            $(operations!(@row $over(x: Tensor, axis: AxesArg = ALL) => over!(x, axis, |axes| x.$over(axes))),)*
+            $(operations!(@row $over(x: Tensor, axis: AxesArg = ALL, keepdim: bool = false) =>
+                x.$over(axis.over(keepdim))),)*
             $(operations!(@row $name($($parameter: $kind $(= $default)?),*) => $made),)*
         ]
     };
@@ -47,60 +48,10 @@ macro_rules! operations {
     (@default $default:expr) => { Some($default) };
 }
 
-/// Converts a list to an array of its length, since the library takes arrays.
-macro_rules! counted {
-    ($list:ident, |$array:ident| $made:expr) => {
-        match *$list.as_slice() {
-            [] => {
-                let $array = [];
-                $made
-            }
-            [a] => {
-                let $array = [a];
-                $made
-            }
-            [a, b] => {
-                let $array = [a, b];
-                $made
-            }
-            [a, b, c] => {
-                let $array = [a, b, c];
-                $made
-            }
-            [a, b, c, d] => {
-                let $array = [a, b, c, d];
-                $made
-            }
-            [a, b, c, d, e] => {
-                let $array = [a, b, c, d, e];
-                $made
-            }
-            [a, b, c, d, e, f] => {
-                let $array = [a, b, c, d, e, f];
-                $made
-            }
-            _ => return Err(format!("{} numbers are given, but a tensor has at most 6 axes", $list.len())),
-        }
-    };
-}
-
-/// Reduces over these axes, or over all.
-macro_rules! over {
-    ($x:ident, $over:ident, |$axes:ident| $made:expr) => {
-        match $over.0 {
-            None => {
-                let $axes = ..;
-                $made
-            }
-            Some(list) => counted!(list, |$axes| $made),
-        }
-    };
-}
-
 #[rustfmt::skip]
 pub const OPERATIONS: &[Operation] = operations! {
     of one tensor:
-        abs acos acosh asin asinh atan atanh ceil cholesky complex_abs cos cosh count_nonzero detach det diag_embed
+        abs acos acosh asin asinh atan atanh ceil cholesky complex_abs cos cosh detach det diag_embed
         eigh elu erf erfinv exp exp2 expm1 fft2 floor gelu gelu_tanh hardsigmoid hardswish ifft2 imag inv is_finite is_nan lgamma
         log log10 log1p log2 logsigmoid bitwise_not lu mish ones_like qr real reciprocal relu relu6 rfft2 round rsqrt selu sigmoid sign silu sin
         sinh slogdet softplus softsign sqrt square t tan tanh trace trunc zeros_like;
@@ -108,10 +59,9 @@ pub const OPERATIONS: &[Operation] = operations! {
         atan2 binary_cross_entropy binary_cross_entropy_with_logits bitwise_and bitwise_or bitwise_xor unsqueeze_like_channels complex_mul cross_entropy dot eq ge gt hinge_loss hypot kl_div kron l1_loss le
         lstsq logaddexp lt matmul maximum minimum mse_loss ne nll_loss outer pow bitwise_left_shift bitwise_right_shift solve;
     along an axis:
-        argmax argmin cummax cummin cumprod cumsum diff fft flip glu ifft log_softmax logcumsumexp logsumexp logsumexp_keepdim mean_keepdim median
-        rfft softmax softmin squeeze unsqueeze var_keepdim;
+        cummax cummin cumprod cumsum diff fft glu ifft log_softmax logcumsumexp rfft softmax softmin unsqueeze;
     over axes:
-        all any max mean min nanmean nansum norm prod sum;
+        all any argmax argmin count_nonzero logsumexp max mean median min nanmean nansum norm prod sum;
 
     // Shapes and element types.
     cast(x: Tensor, dtype: DType) => x.cast(dtype);
@@ -119,22 +69,26 @@ pub const OPERATIONS: &[Operation] = operations! {
     concat(tensors: Vec<Tensor>, axis: isize = 0) => Tensor::concat(&tensors, axis);
     stack(tensors: Vec<Tensor>, axis: isize = 0) => Tensor::stack(&tensors, axis);
     diagonal(x: Tensor, offset: isize = 0) => x.diagonal(offset);
-    broadcast_to(x: Tensor, shape: Vec<usize>) => x.broadcast_to(&shape.into());
-    flatten(x: Tensor, start_dim: isize = 0) => x.flatten(start_dim);
+    broadcast_to(x: Tensor, shape: Vec<usize>) => x.broadcast_to(shape);
+    chunk(x: Tensor, chunks: usize, axis: isize = 0) => x.chunk(chunks, axis);
+    flatten(x: Tensor, start_dim: isize = 0, end_dim: isize = -1) => x.flatten(start_dim, end_dim);
+    flip(x: Tensor, axis: AxesArg = ALL) => x.flip(axis.over(false));
     meshgrid(vectors: Vec<Tensor>) => Tensor::meshgrid(&vectors.iter().collect::<Vec<_>>());
     movedim(x: Tensor, source: isize, destination: isize) => x.movedim(source, destination);
     narrow(x: Tensor, axis: isize, start: usize, len: usize) => x.narrow(axis, start, len);
     pad(x: Tensor, widths: Vec<[usize; 2]>) => x.pad(&widths.iter().map(|[before, after]| (*before, *after)).collect::<Vec<_>>());
-    permute(x: Tensor, axes: Vec<isize>) => counted!(axes, |axes| x.permute(axes));
+    permute(x: Tensor, axes: Vec<isize>) => x.permute(axes);
     repeat_interleave(x: Tensor, repeats: usize, axis: isize = -1) => x.repeat_interleave(repeats, axis);
-    reshape(x: Tensor, dims: Vec<isize>) => counted!(dims, |dims| x.reshape(dims));
+    reshape(x: Tensor, dims: Vec<isize>) => x.reshape(dims);
     roll(x: Tensor, shift: isize, axis: isize = -1) => x.roll(shift, axis);
-    split(x: Tensor, lengths: Vec<usize>, axis: isize = 0) => x.split(&lengths, axis);
-    tile(x: Tensor, repeats: usize, axis: isize = -1) => x.tile(repeats, axis);
+    split(x: Tensor, lengths: Vec<usize>, axis: isize = 0) => x.split(lengths, axis);
+    squeeze(x: Tensor, axis: AxesArg = ALL) => x.squeeze(axis.over(false));
+    tile(x: Tensor, repeats: Vec<usize>) => x.tile(repeats);
     transpose(x: Tensor, a: isize = -2, b: isize = -1) => x.transpose(a, b);
     tril(x: Tensor, diagonal: isize = 0) => x.tril(diagonal);
     triu(x: Tensor, diagonal: isize = 0) => x.triu(diagonal);
-    unflatten(x: Tensor, axis: isize, sizes: Vec<usize>) => x.unflatten(axis, &sizes);
+    unbind(x: Tensor, axis: isize = 0) => x.unbind(axis);
+    unflatten(x: Tensor, axis: isize, sizes: Vec<usize>) => x.unflatten(axis, sizes);
 
     // Constant tensors.
     eye(size: usize, dtype: DType = F32) => Tensor::eye(size, dtype);
@@ -160,10 +114,12 @@ pub const OPERATIONS: &[Operation] = operations! {
     batch_norm(x: Tensor, mean: Tensor, variance: Tensor, epsilon: f64 = 1e-5) => x.batch_norm(&mean, &variance, epsilon);
     group_norm(x: Tensor, groups: usize, epsilon: f64 = 1e-5) => x.group_norm(groups, epsilon);
     layer_norm(x: Tensor, epsilon: f64 = 1e-5) => x.layer_norm(epsilon);
-    quantile(x: Tensor, q: f64, axis: isize = -1) => x.quantile(q, axis);
+    max_with_indices(x: Tensor, axis: isize = -1, keepdim: bool = false) => x.max_with_indices(AxesArg(Some(vec![axis])).over(keepdim));
+    min_with_indices(x: Tensor, axis: isize = -1, keepdim: bool = false) => x.min_with_indices(AxesArg(Some(vec![axis])).over(keepdim));
+    quantile(x: Tensor, q: f64, axis: AxesArg = ALL, keepdim: bool = false) => x.quantile(q, axis.over(keepdim));
     rms_norm(x: Tensor, epsilon: f64 = 1e-5) => x.rms_norm(epsilon);
-    std(x: Tensor, axis: AxesArg = ALL, correction: usize = 1) => over!(x, axis, |axes| x.std(axes, correction));
-    var(x: Tensor, axis: AxesArg = ALL, correction: usize = 1) => over!(x, axis, |axes| x.var(axes, correction));
+    std(x: Tensor, axis: AxesArg = ALL, correction: usize = 1, keepdim: bool = false) => x.std(axis.over(keepdim), correction);
+    var(x: Tensor, axis: AxesArg = ALL, correction: usize = 1, keepdim: bool = false) => x.var(axis.over(keepdim), correction);
 
     // Sorting and indexing.
     argsort(x: Tensor, axis: isize = -1, descending: bool = false) => x.argsort(axis, order(descending));

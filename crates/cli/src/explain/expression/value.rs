@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::mem::discriminant;
 
-use panoply::{DType, FftNorm, Tensor};
+use panoply::{Axes, DType, FftNorm, Tensor, ValuesWithIndices};
 
 /// A value in an expression.
 #[derive(Clone)]
@@ -55,6 +55,12 @@ impl From<Vec<Tensor>> for Value {
     }
 }
 
+impl From<ValuesWithIndices> for Value {
+    fn from(ValuesWithIndices { values, indices }: ValuesWithIndices) -> Value {
+        vec![values, indices].into()
+    }
+}
+
 impl From<(Tensor, Tensor)> for Value {
     fn from((one, two): (Tensor, Tensor)) -> Value {
         vec![one, two].into()
@@ -69,6 +75,13 @@ impl From<(Tensor, Tensor, Tensor)> for Value {
 
 /// Axes of a reduction; `None` for all.
 pub struct AxesArg(pub Option<Vec<isize>>);
+
+impl AxesArg {
+    /// Returns the axes as an argument of the library.
+    pub fn over(self, keepdim: bool) -> Axes {
+        Axes { axes: self.0, keepdim }
+    }
+}
 
 /// A type that an operation accepts as an argument.
 pub trait Argument: Sized {

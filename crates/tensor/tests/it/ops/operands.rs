@@ -298,8 +298,8 @@ fn uniform_rows_at_equal_indices_are_all_added() {
             let places = [
                 Tensor::zeros([4, 5], DType::I32),
                 Tensor::zeros([4, 5], DType::I64),
-                Tensor::scalar(0i32).broadcast_to(&[4, 5].into()),
-                stored.broadcast_to(&[4, 5].into()),
+                Tensor::scalar(0i32).broadcast_to([4, 5]),
+                stored.broadcast_to([4, 5]),
             ];
             for ids in &places {
                 let gradient = table.index_select(0, ids).sum(..).gradients(&[&table]).unwrap().remove(0);

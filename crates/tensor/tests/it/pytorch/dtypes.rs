@@ -198,8 +198,8 @@ fn integer_arithmetic_wraps() {
             for dtype in INTEGERS {
                 let x = dtypes.get(&format!("{dtype}/ends"));
                 let [count] = x.dims().unwrap();
-                let square = [count, count].into();
-                let (left, right) = (x.unsqueeze(1).broadcast_to(&square), x.unsqueeze(0).broadcast_to(&square));
+                let square = [count, count];
+                let (left, right) = (x.unsqueeze(1).broadcast_to(square), x.unsqueeze(0).broadcast_to(square));
                 let pairs = PAIRS.iter().map(|(name, op)| (name, op(&left, &right)));
                 for (name, have) in pairs.chain(ALONE.iter().map(|(name, op)| (name, op(&x)))) {
                     let want = dtypes.get(&format!("{dtype}/alu/{name}"));

@@ -173,8 +173,8 @@ impl Near {
         }
         let some = get("few");
         let count = some.shape().unwrap().numel();
-        let square = [count, count].into();
-        let (left, right) = (some.unsqueeze(1).broadcast_to(&square), some.unsqueeze(0).broadcast_to(&square));
+        let square = [count, count];
+        let (left, right) = (some.unsqueeze(1).broadcast_to(square), some.unsqueeze(0).broadcast_to(square));
         for (name, op) in BINARY {
             self.compare(name, &[&left, &right], &op(&left, &right), &get(name), wrong);
         }
@@ -231,7 +231,7 @@ fn empty_tensors_and_tensors_with_one_element() {
                     assert_eq!(slopes[1].to_vec::<f32>().unwrap(), [0.0; 3]);
                 }
             }
-            close("tile to nothing", &one.tile(0, 1).sum(..), &Tensor::from_slice(&[0f32], []), 0.0);
+            close("tile to nothing", &one.tile([0]).sum(..), &Tensor::from_slice(&[0f32], []), 0.0);
         });
     }
 }
