@@ -374,6 +374,20 @@ scalar_from! {
     f64 => F64, |v| v.to_bits();
 }
 
+/// As u64.
+impl From<usize> for Scalar {
+    fn from(value: usize) -> Scalar {
+        Scalar::from(value as u64)
+    }
+}
+
+/// As i64.
+impl From<isize> for Scalar {
+    fn from(value: isize) -> Scalar {
+        Scalar::from(value as i64)
+    }
+}
+
 impl From<bool> for Scalar {
     fn from(value: bool) -> Scalar {
         Scalar { dtype: DType::Bool, bits: u64::from(value) }

@@ -56,9 +56,9 @@ pub use panoply_runtime::{
 };
 pub use panoply_tensor::{
     AlignCorners, AttentionOptions, AvgPoolOptions, Axes, ConvOptions, CrossEntropyOptions, Dim, FftNorm, FftOptions,
-    InterpolateMode, JitFunction, KeepDim, Program, ProgramLeaf, ReshapeDims, Rng, RopeStyle, ScatterReduce, Shape,
-    SortOrder, State, StateLeaf, Tensor, TensorIndex, Triangle, ValuesWithIndices, Window, eval, eval_donated, jit,
-    jit_with_state, no_grad, plan_cache_stats, program,
+    InterpolateMode, JitFunction, KeepDim, Operand, Program, ProgramLeaf, ReshapeDims, Rng, RopeStyle, ScatterReduce,
+    Shape, SortOrder, State, StateLeaf, Tensor, TensorIndex, Triangle, ValuesWithIndices, Window, eval, eval_donated,
+    jit, jit_with_state, no_grad, plan_cache_stats, program,
 };
 #[cfg(not(target_family = "wasm"))]
 pub use panoply_verify as verify;

@@ -314,7 +314,7 @@ fn product_adjoint(x: &Tensor, g: &Tensor, axes: &[usize]) -> Tensor {
     let perm: Vec<usize> = kept.iter().chain(axes).copied().collect();
     let moved = x.permuted(perm.clone());
     let dims = moved.0.shape.dims().to_vec();
-    let flat = moved.flatten(kept.len() as isize);
+    let flat = moved.flatten(kept.len() as isize, -1);
     let axis = kept.len();
     let len = flat.0.shape.dims()[axis];
     let before = |x: &Tensor| {

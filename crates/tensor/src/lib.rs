@@ -61,6 +61,7 @@ pub use ops::index::ScatterReduce;
 pub use ops::interpolate::{AlignCorners, InterpolateMode};
 pub use ops::linalg_factor::Triangle;
 pub use ops::loss::CrossEntropyOptions;
+pub use ops::operand::Operand;
 pub use ops::pool::AvgPoolOptions;
 pub use ops::sort::{SortOrder, ValuesWithIndices};
 pub use ops::view::TensorIndex;

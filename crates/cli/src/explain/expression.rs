@@ -227,8 +227,8 @@ impl Parser<'_> {
             return Ok(base);
         }
         match (base, self.signed()?) {
-            // A square needs no logarithm, which is imprecise on some devices.
-            (Value::Tensor(x), Value::Number(2.0)) => self.made(at, x.square().into()),
+            // The exponent as a constant, so that a square needs no logarithm.
+            (Value::Tensor(x), Value::Number(exponent)) => self.made(at, x.pow(exponent).into()),
             (base, exponent) => self.joined(at, "**", base, exponent),
         }
     }

@@ -179,6 +179,8 @@ pub const ROWS: &[Row] = &[
     smooth("logaddexp", &[A, B], |x| x[0].logaddexp(&x[1])),
     smooth("lerp", &[A, B], |x| x[0].lerp(&x[1], 0.3)),
     flat("is_nan", &[A], |x| x[0].log().is_nan()),
+    flat("is_inf", &[whole(&[5, 7], 2.0)], |x| x[0].cast(DType::F32).log().is_inf()),
+    smooth("full_like", &[A], |x| x[0].full_like(2.75) * &x[0]),
     flat("is_finite", &[whole(&[5, 7], 2.0)], |x| x[0].cast(DType::F32).log().is_finite()),
     // Matrices.
     smooth("outer product", &[any(&[5]), any(&[7])], |x| x[0].outer(&x[1])),

@@ -39,20 +39,28 @@ pub const ROWS: &[Row] = &[
     smooth("mul a column", &[A, any(&[5, 1])], |x| &x[0] * &x[1]),
     smooth("div", &[A, POSITIVE], |x| &x[0] / &x[1]),
     smooth("outer", &[any(&[5, 1]), any(&[1, 7])], |x| &x[0] * &x[1]),
-    smooth("number", &[A], |x| (3.0 - &x[0]) * 0.5 / 1.5),
+    smooth("number", &[A], |x| (3 - &x[0]) * 0.5f32 / 1.5 + 2usize),
     smooth("maximum", &[A, B], |x| x[0].maximum(&x[1])),
     smooth("minimum", &[A, B], |x| x[0].minimum(&x[1])),
     smooth("pow", &[POSITIVE, B], |x| x[0].pow(&x[1])),
+    smooth("pow of numbers", &[POSITIVE], |x| x[0].pow(3) + x[0].pow(-0.5) * x[0].pow(2.7)),
     smooth("clamp", &[A], |x| x[0].clamp(-1.0, 1.0)),
+    smooth("clamp by tensors", &[A, within(&[7], -1.0, 0.0), within(&[5, 1], 0.5, 1.0)], |x| x[0].clamp(&x[1], &x[2])),
+    smooth("clamp_min and clamp_max", &[A], |x| x[0].clamp_min(0.5) * x[0].clamp_max(-0.25)),
     smooth("where", &[A, B], |x| x[0].where_self(&x[0].lt(&x[1]), &x[1])),
     flat("compare", &[A, B], |x| x[0].le(&x[1]).bitwise_or(&x[0].gt(&x[1])).bitwise_and(&x[0].ne(&x[1]))),
     flat("integers", &[whole(&[6, 3], 100.0), whole(&[6, 3], 9.0)], |x| (&x[0] / &x[1]) * &x[1] + &x[0] % &x[1]),
-    flat("bits", &[whole(&[6, 3], 100.0), whole(&[6, 3], 9.0)], |x| {
-        x[0].bitwise_xor(&x[1])
-            .bitwise_left_shift(&x[1])
-            .bitwise_or(&x[0].bitwise_not().bitwise_right_shift(&x[1]))
-            .bitwise_and(&x[0])
+    flat("floor_divide", &[A, B], |x| x[0].floor_divide(&x[1])),
+    flat("floor_divide of integers", &[whole(&[6, 3], 100.0), whole(&[6, 3], 9.0)], |x| {
+        (&x[0] - 50).floor_divide(&x[1] - 4)
     }),
+    smooth("remainder", &[A, POSITIVE], |x| x[0].remainder(&x[1]) + (&x[0] * 3.0).remainder(-0.7)),
+    flat("remainder of integers", &[whole(&[6, 3], 100.0), whole(&[6, 3], 9.0)], |x| (&x[0] - 50).remainder(&x[1] - 4)),
+    smooth("nan_to_num", &[A], |x| (x[0].clamp_min(-1.0) + 1.0).log().nan_to_num(0.25, None, Some(-3.0))),
+    flat("bits", &[whole(&[6, 3], 100.0), whole(&[6, 3], 9.0)], |x| {
+        (((&x[0] ^ &x[1]) << &x[1]) | (!&x[0] >> &x[1])) & &x[0]
+    }),
+    flat("bits beside numbers", &[whole(&[6, 3], 100.0)], |x| ((&x[0] & 12) | 1) ^ (3 & (&x[0] >> 2))),
     flat("bitcast", &[A], |x| x[0].bitcast(if x[0].dtype() == DType::F64 { DType::I64 } else { DType::I32 })),
     flat("cast", &[within(&[40], -50.0, 50.0)], |x| x[0].cast(DType::I32)),
     // Numbers halfway between two bf16, and halfway plus 1: an f32 is exactly halfway only without the 1.

@@ -88,22 +88,6 @@ impl Tensor {
         Tensor::constant(Scalar::from_f64(self.dtype(), value))
     }
 
-    /// Creates an argument of the program with this tensor's element type and shape `[]`, as operators do for a
-    /// number next to a tensor. An integer type must be able to represent the number; infinities become its bounds.
-    #[track_caller]
-    pub fn scalar_like(&self, value: f64) -> Tensor {
-        if self.is_mistake() {
-            return self.clone();
-        }
-        let number = Scalar::from_f64(self.dtype(), value);
-        if !self.dtype().is_float() && !value.is_infinite() && number.to_f64() != value {
-            let message =
-                format!("{value} is not a valid {}: cast {self:?} first to a type that can represent it", self.dtype());
-            return Tensor::mistake(Error::mistake(message));
-        }
-        Tensor::scalar(number)
-    }
-
     /// Creates 0, 1, … len - 1 as i32, or as i64 if a product with `factor` might not fit in an i32.
     #[track_caller]
     pub(crate) fn places(len: usize, factor: usize) -> Tensor {

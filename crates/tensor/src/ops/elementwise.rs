@@ -2,11 +2,16 @@
 //!
 //! Operands must have one element type: nothing is promoted, and a mix is a mistake whose message names the cast. A
 //! Rust number takes the tensor's type and is an argument of the program: changing it does not recompile.
+//!
+//! On the right of an operator a number can have any type. On the left it is an `f64`, an `i32`, a `bool` for `&`, `|` and
+//! `^`, or a [`Scalar`] of any type: with a second float or integer type there, rustc could not infer the type of the
+//! literal in `(1.0 - &x).log()`.
 
 use panoply_ir::alu::Domain;
 use panoply_ir::graph::Op;
-use panoply_ir::{Alu, DType, Error, Math, Scalar};
+use panoply_ir::{Alu, DType, Error, Math, Scalar, bf16, f16};
 
+use super::operand::Operand;
 use crate::tensor::Tensor;
 
 impl Tensor {
@@ -115,26 +120,27 @@ impl Tensor {
     /// Returns `self` where the condition holds, `other` elsewhere.
     #[doc(alias = "where")]
     #[track_caller]
-    pub fn where_self(&self, condition: &Tensor, other: &Tensor) -> Tensor {
-        Tensor::alu(Alu::Select, &[condition, self, other])
+    pub fn where_self(&self, condition: &Tensor, other: impl Into<Operand>) -> Tensor {
+        Tensor::alu(Alu::Select, &[condition, self, &other.into().beside(self)])
     }
 
-    /// Returns `number - self`.
+    /// Returns `other - self`.
     #[track_caller]
-    pub fn rsub(&self, number: f64) -> Tensor {
-        number - self
+    pub fn rsub(&self, other: impl Into<Operand>) -> Tensor {
+        Tensor::alu(Alu::Sub, &[&other.into().beside(self), self])
     }
 
-    /// Raises x to a constant power; a square, cube, root or reciprocal compiles to that operation. [`Tensor::pow`]
-    /// takes a tensor.
-    #[doc(alias = "pow")]
+    /// Returns x^y. Exponents that are numbers such as 2, 3, 0.5 or -1 compile to a square, cube, root or reciprocal.
     #[track_caller]
-    pub fn powf(&self, exponent: f64) -> Tensor {
-        if self.is_mistake() {
-            self.clone()
-        } else {
-            self.pow(&Tensor::constant_or_scalar(Scalar::from_f64(self.dtype(), exponent)))
-        }
+    pub fn pow(&self, exponent: impl Into<Operand>) -> Tensor {
+        let exponent = match exponent.into() {
+            Operand::Tensor(exponent) => exponent,
+            Operand::Number(number) => match self.number_like(number) {
+                Ok(number) => Tensor::constant_or_scalar(number),
+                Err(mistake) => return mistake,
+            },
+        };
+        Tensor::alu(Alu::Pow, &[self, &exponent])
     }
 
     /// Returns x · x.
@@ -166,25 +172,90 @@ impl Tensor {
         Tensor::call_with_vjp("sign", [self], (), body, |[x], _, _, ()| [Some(x.zeros_like())])
     }
 
-    /// Clamps to `low ..= high`. The gradient is 0 at and beyond the bounds; NaN is propagated.
+    /// Clamps to `low ..= high`, numbers or tensors that broadcast. The gradient is 0 at and beyond the bounds; NaN is
+    /// propagated.
     #[doc(alias = "clip")]
     #[track_caller]
-    pub fn clamp(&self, low: f64, high: f64) -> Tensor {
-        let (low, high) = (self.scalar_like(low), self.scalar_like(high));
-        let raised = low.where_self(&self.le(&low), self);
-        high.where_self(&high.le(&raised), &raised)
+    pub fn clamp(&self, low: impl Into<Operand>, high: impl Into<Operand>) -> Tensor {
+        self.clamp_min(low).clamp_max(high)
+    }
+
+    /// Replaces elements below `low` by it. The gradient is 0 there and at `low`; NaN is propagated.
+    #[track_caller]
+    pub fn clamp_min(&self, low: impl Into<Operand>) -> Tensor {
+        let low = low.into().beside(self);
+        low.where_self(&self.le(&low), self)
+    }
+
+    /// Replaces elements above `high` by it. The gradient is 0 there and at `high`; NaN is propagated.
+    #[track_caller]
+    pub fn clamp_max(&self, high: impl Into<Operand>) -> Tensor {
+        let high = high.into().beside(self);
+        high.where_self(&high.le(self), self)
     }
 
     /// Returns true where x > y.
     #[track_caller]
-    pub fn gt(&self, other: &Tensor) -> Tensor {
-        Tensor::alu(Alu::Lt, &[other, self])
+    pub fn gt(&self, other: impl Into<Operand>) -> Tensor {
+        Tensor::alu(Alu::Lt, &[&other.into().beside(self), self])
     }
 
     /// Returns true where x ≥ y.
     #[track_caller]
-    pub fn ge(&self, other: &Tensor) -> Tensor {
-        Tensor::alu(Alu::Le, &[other, self])
+    pub fn ge(&self, other: impl Into<Operand>) -> Tensor {
+        Tensor::alu(Alu::Le, &[&other.into().beside(self), self])
+    }
+
+    /// Returns the quotient rounded towards negative infinity; the operator `/` of integers rounds towards zero. An
+    /// integer divided by 0 is 0. For floats the quotient is that of x - [`Tensor::remainder`], which is exact, and an
+    /// element divided by 0 is infinite or NaN. The gradient is 0.
+    #[track_caller]
+    pub fn floor_divide(&self, divisor: impl Into<Operand>) -> Tensor {
+        let divisor = divisor.into().beside(self);
+        let (rest, known) = (self % &divisor, divisor.ne(self.literal(0.0)));
+        let below = (self.has_other_sign(&rest, &divisor) & &known).cast(self.dtype());
+        if !self.dtype().is_float() {
+            return self / divisor - below;
+        }
+        (((self - rest) / &divisor).round() - below).where_self(&known, self / divisor)
+    }
+
+    /// Returns the remainder with the sign of the divisor, Python's `%`; the operator `%` has the sign of the dividend.
+    /// The remainder of an integer divided by 0 is the integer, and that of a float is NaN.
+    #[doc(alias = "mod")]
+    #[track_caller]
+    pub fn remainder(&self, divisor: impl Into<Operand>) -> Tensor {
+        let divisor = divisor.into().beside(self);
+        let rest = self % &divisor;
+        (&rest + &divisor).where_self(&self.has_other_sign(&rest, &divisor), &rest)
+    }
+
+    /// Returns true where a remainder is not 0 and has another sign than its divisor.
+    #[track_caller]
+    fn has_other_sign(&self, rest: &Tensor, divisor: &Tensor) -> Tensor {
+        let zero = self.literal(0.0);
+        rest.ne(&zero) & rest.lt(&zero).ne(divisor.lt(&zero))
+    }
+
+    /// Replaces NaN by `nan`, infinity by `posinf` and negative infinity by `neginf`; without these two, by the largest
+    /// and smallest finite number of the element type. The gradient is 0 where an element is replaced. Integers and
+    /// bools stay.
+    #[track_caller]
+    pub fn nan_to_num(&self, nan: f64, posinf: Option<f64>, neginf: Option<f64>) -> Tensor {
+        let most = match self.dtype() {
+            DType::F16 => f16::MAX.to_f64(),
+            DType::BF16 => bf16::MAX.to_f64(),
+            DType::F32 => f32::MAX.into(),
+            _ => f64::MAX,
+        };
+        if !self.dtype().is_float() {
+            return self.clone();
+        }
+        let number = |value: f64| Tensor::constant_or_scalar(Scalar::from_f64(self.dtype(), value));
+        let infinite = self.literal(f64::INFINITY);
+        let above = number(posinf.unwrap_or(most)).where_self(&self.eq(&infinite), self);
+        let below = number(neginf.unwrap_or(-most)).where_self(&self.eq(-infinite), above);
+        number(nan).where_self(&self.is_nan(), below)
     }
 }
 
@@ -248,8 +319,8 @@ macro_rules! binary {
         impl Tensor {$(
             $(#[$doc])*
             #[track_caller]
-            pub fn $name(&self, other: &Tensor) -> Tensor {
-                Tensor::alu(Alu::$alu, &[self, other])
+            pub fn $name(&self, other: impl Into<Operand>) -> Tensor {
+                Tensor::alu(Alu::$alu, &[self, &other.into().beside(self)])
             }
         )*}
     };
@@ -260,8 +331,6 @@ binary! {
     minimum Min;
     /// Returns the larger element; NaN if one is NaN.
     maximum Max;
-    /// Returns x^y.
-    pow Pow;
     /// Returns the bitwise and; logical for bools.
     #[doc(alias = "logical_and")]
     bitwise_and And;
@@ -286,37 +355,35 @@ binary! {
 }
 
 macro_rules! operator {
-    ($($trait:ident $method:ident $alu:ident, $assign:ident $assigned:ident;)*) => {$(
-        operator!(@pair $trait $method $alu, Tensor, Tensor, |right| &right);
-        operator!(@pair $trait $method $alu, Tensor, &Tensor, |right| right);
-        operator!(@pair $trait $method $alu, &Tensor, Tensor, |right| &right);
-        operator!(@pair $trait $method $alu, &Tensor, &Tensor, |right| right);
-        operator!(@number $trait $method $alu, $assign $assigned, Tensor);
-        operator!(@number $trait $method $alu, $assign $assigned, &Tensor);
-        operator!(@assign $trait $method, $assign $assigned, f64);
+    ($($trait:ident $method:ident $alu:ident, $assign:ident $assigned:ident, $($left:ty)*;)*) => {$(
+        operator!(@tensor $trait $method $alu, Tensor);
+        operator!(@tensor $trait $method $alu, &Tensor);
+        $(
+            operator!(@number $trait $method $alu, $left, Tensor);
+            operator!(@number $trait $method $alu, $left, &Tensor);
+        )*
+
+        /// Replaces the handle by a new tensor; other handles keep the old value.
+        impl<R: Into<Operand>> std::ops::$assign<R> for Tensor {
+            #[track_caller]
+            fn $assigned(&mut self, right: R) {
+                *self = std::ops::$trait::$method(&*self, right);
+            }
+        }
     )*};
-    (@pair $trait:ident $method:ident $alu:ident, $left:ty, $right:ty, |$value:ident| $borrow:expr) => {
-        impl std::ops::$trait<$right> for $left {
+    (@tensor $trait:ident $method:ident $alu:ident, $left:ty) => {
+        impl<R: Into<Operand>> std::ops::$trait<R> for $left {
             type Output = Tensor;
 
             #[track_caller]
-            fn $method(self, $value: $right) -> Tensor {
+            fn $method(self, right: R) -> Tensor {
                 let left: &Tensor = &self;
-                Tensor::alu(Alu::$alu, &[left, $borrow])
+                Tensor::alu(Alu::$alu, &[left, &right.into().beside(left)])
             }
         }
     };
-    (@number $trait:ident $method:ident $alu:ident, $assign:ident $assigned:ident, $tensor:ty) => {
-        impl std::ops::$trait<f64> for $tensor {
-            type Output = Tensor;
-
-            #[track_caller]
-            fn $method(self, right: f64) -> Tensor {
-                Tensor::alu(Alu::$alu, &[&self, &self.scalar_like(right)])
-            }
-        }
-
-        impl std::ops::$trait<$tensor> for f64 {
+    (@number $trait:ident $method:ident $alu:ident, $left:ty, $tensor:ty) => {
+        impl std::ops::$trait<$tensor> for $left {
             type Output = Tensor;
 
             #[track_caller]
@@ -324,42 +391,39 @@ macro_rules! operator {
                 Tensor::alu(Alu::$alu, &[&right.scalar_like(self), &right])
             }
         }
-
-        operator!(@assign $trait $method, $assign $assigned, $tensor);
-    };
-    (@assign $trait:ident $method:ident, $assign:ident $assigned:ident, $right:ty) => {
-        /// Replaces the handle by a new tensor; other handles keep the old value.
-        impl std::ops::$assign<$right> for Tensor {
-            #[track_caller]
-            fn $assigned(&mut self, right: $right) {
-                *self = std::ops::$trait::$method(&*self, right);
-            }
-        }
     };
 }
 
 operator! {
-    Add add Add, AddAssign add_assign;
-    Sub sub Sub, SubAssign sub_assign;
-    Mul mul Mul, MulAssign mul_assign;
-    Div div Div, DivAssign div_assign;
-    Rem rem Rem, RemAssign rem_assign;
+    Add add Add, AddAssign add_assign, f64 i32 Scalar;
+    Sub sub Sub, SubAssign sub_assign, f64 i32 Scalar;
+    Mul mul Mul, MulAssign mul_assign, f64 i32 Scalar;
+    Div div Div, DivAssign div_assign, f64 i32 Scalar;
+    Rem rem Rem, RemAssign rem_assign, f64 i32 Scalar;
+    BitAnd bitand And, BitAndAssign bitand_assign, i32 bool Scalar;
+    BitOr bitor Or, BitOrAssign bitor_assign, i32 bool Scalar;
+    BitXor bitxor Xor, BitXorAssign bitxor_assign, i32 bool Scalar;
+    Shl shl Shl, ShlAssign shl_assign, i32 Scalar;
+    Shr shr Shr, ShrAssign shr_assign, i32 Scalar;
 }
 
-impl std::ops::Neg for &Tensor {
-    type Output = Tensor;
+macro_rules! prefix_operator {
+    ($($trait:ident $method:ident $alu:ident, $tensor:ty;)*) => {$(
+        impl std::ops::$trait for $tensor {
+            type Output = Tensor;
 
-    #[track_caller]
-    fn neg(self) -> Tensor {
-        Tensor::alu(Alu::Neg, &[self])
-    }
+            #[track_caller]
+            fn $method(self) -> Tensor {
+                let operand: &Tensor = &self;
+                Tensor::alu(Alu::$alu, &[operand])
+            }
+        }
+    )*};
 }
 
-impl std::ops::Neg for Tensor {
-    type Output = Tensor;
-
-    #[track_caller]
-    fn neg(self) -> Tensor {
-        Tensor::alu(Alu::Neg, &[&self])
-    }
+prefix_operator! {
+    Neg neg Neg, Tensor;
+    Neg neg Neg, &Tensor;
+    Not not Not, Tensor;
+    Not not Not, &Tensor;
 }

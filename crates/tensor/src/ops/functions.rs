@@ -239,6 +239,13 @@ impl Tensor {
         self.ne(self)
     }
 
+    /// Returns true where an element is infinite. Integers and bools never are.
+    #[doc(alias = "isinf")]
+    #[track_caller]
+    pub fn is_inf(&self) -> Tensor {
+        if self.dtype().is_float() { self.abs().eq(&self.literal(f64::INFINITY)) } else { self.ne(self) }
+    }
+
     /// Returns true where an element is neither infinite nor NaN. Integers and bools are always finite.
     #[doc(alias = "isfinite")]
     #[track_caller]

@@ -220,7 +220,7 @@ impl Tensor {
         let (zero, one) = (self.literal(0.0), self.literal(1.0));
         let pow = |x: &Tensor, power: f64| {
             let none = x.eq(&zero);
-            zero.where_self(&none, &one.where_self(&none, x).powf(power))
+            zero.where_self(&none, &one.where_self(&none, x).pow(power))
         };
         let sum = if power == 2.0 { (self * self).sum(axis) } else { pow(self, power).sum(axis) };
         pow(&sum, 1.0 / power)

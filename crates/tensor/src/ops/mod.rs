@@ -21,6 +21,7 @@ pub mod linalg;
 pub mod linalg_factor;
 pub mod loss;
 pub mod norm;
+pub mod operand;
 pub mod pool;
 pub mod rearrange;
 pub mod reduce;

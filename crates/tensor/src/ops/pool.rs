@@ -42,7 +42,7 @@ impl Tensor {
             "max_pool",
             [&padded],
             *window,
-            |[x], window| x.pooled(window, Tensor::maximum),
+            |[x], window| x.pooled(window, |a, b| a.maximum(b)),
             |[x], y, g, window| [Some(max_pool_backward(x, y, g, window))],
         )
     }

@@ -2,6 +2,7 @@
 
 use panoply_ir::{DType, Error, Shape};
 
+use super::operand::Operand;
 use crate::tensor::Tensor;
 
 /// Maximum number of sorted elements that a search compares exhaustively.
@@ -243,8 +244,8 @@ impl Tensor {
 
     /// Returns `value` where the mask is true, `self` elsewhere.
     #[track_caller]
-    pub fn masked_fill(&self, mask: &Tensor, value: f64) -> Tensor {
-        self.scalar_like(value).where_self(mask, self)
+    pub fn masked_fill(&self, mask: &Tensor, value: impl Into<Operand>) -> Tensor {
+        value.into().beside(self).where_self(mask, self)
     }
 
     /// Returns for each of `values` the number of elements of this sorted vector below it, or not above it if

@@ -4,7 +4,7 @@ use panoply::DType::F32;
 use panoply::FftNorm::Backward;
 use panoply::{
     AlignCorners, AttentionOptions, ConvOptions, CrossEntropyOptions, DType, FftNorm, FftOptions, InterpolateMode,
-    Result, RopeStyle, ScatterReduce, SortOrder, Tensor, Triangle, Window,
+    Operand, Result, RopeStyle, ScatterReduce, SortOrder, Tensor, Triangle, Window,
 };
 
 use super::value::{Argument, AxesArg, CallArgs, Operation, Parameter, Value};
@@ -52,12 +52,12 @@ macro_rules! operations {
 pub const OPERATIONS: &[Operation] = operations! {
     of one tensor:
         abs acos acosh asin asinh atan atanh ceil cholesky complex_abs cos cosh detach det diag_embed
-        eigh elu erf erfinv exp exp2 expm1 fft2 floor gelu gelu_tanh hardsigmoid hardswish ifft2 imag inv is_finite is_nan lgamma
+        eigh elu erf erfinv exp exp2 expm1 fft2 floor gelu gelu_tanh hardsigmoid hardswish ifft2 imag inv is_finite is_inf is_nan lgamma
         log log10 log1p log2 logsigmoid bitwise_not lu mish ones_like qr real reciprocal relu relu6 rfft2 round rsqrt selu sigmoid sign silu sin
         sinh slogdet softplus softsign sqrt square t tan tanh trace trunc zeros_like;
     of two tensors:
         atan2 binary_cross_entropy binary_cross_entropy_with_logits bitwise_and bitwise_or bitwise_xor unsqueeze_like_channels complex_mul cross_entropy dot eq ge gt hinge_loss hypot kl_div kron l1_loss le
-        lstsq logaddexp lt matmul maximum minimum mse_loss ne nll_loss outer pow bitwise_left_shift bitwise_right_shift solve;
+        lstsq logaddexp lt matmul maximum minimum mse_loss ne nll_loss outer bitwise_left_shift bitwise_right_shift floor_divide remainder solve;
     along an axis:
         cummax cummin cumprod cumsum diff fft glu ifft log_softmax logcumsumexp rfft softmax softmin unsqueeze;
     over axes:
@@ -99,13 +99,17 @@ pub const OPERATIONS: &[Operation] = operations! {
     zeros(shape: Vec<usize>, dtype: DType = F32) => Tensor::zeros(shape, dtype);
 
     // Element-wise operations with numbers or conditions.
-    clamp(x: Tensor, low: f64, high: f64) => x.clamp(low, high);
+    clamp(x: Tensor, low: Operand, high: Operand) => x.clamp(low, high);
+    clamp_max(x: Tensor, high: Operand) => x.clamp_max(high);
+    clamp_min(x: Tensor, low: Operand) => x.clamp_min(low);
     complex(real: Tensor, imaginary: Tensor) => Tensor::complex(&real, &imaginary);
     leaky_relu(x: Tensor, negative_slope: f64 = 0.01) => x.leaky_relu(negative_slope);
-    powf(x: Tensor, exponent: f64) => x.powf(exponent);
+    full_like(x: Tensor, value: f64) => x.full_like(value);
+    nan_to_num(x: Tensor, nan: f64 = 0.0, posinf: Option<f64> = None, neginf: Option<f64> = None) => x.nan_to_num(nan, posinf, neginf);
+    pow(x: Tensor, exponent: Operand) => x.pow(exponent);
     lerp(x: Tensor, end: Tensor, weight: f64) => x.lerp(&end, weight);
-    masked_fill(x: Tensor, mask: Tensor, value: f64) => x.masked_fill(&mask, value);
-    rsub(x: Tensor, number: f64) => x.rsub(number);
+    masked_fill(x: Tensor, mask: Tensor, value: Operand) => x.masked_fill(&mask, value);
+    rsub(x: Tensor, other: Operand) => x.rsub(other);
     scalar_like(x: Tensor, number: f64) => x.scalar_like(number);
     where(condition: Tensor, x: Tensor, y: Tensor) => x.where_self(&condition, &y);
     where_self(x: Tensor, condition: Tensor, y: Tensor) => x.where_self(&condition, &y);

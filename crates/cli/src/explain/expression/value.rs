@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::mem::discriminant;
 
-use panoply::{Axes, DType, FftNorm, Tensor, ValuesWithIndices};
+use panoply::{Axes, DType, FftNorm, Operand, Tensor, ValuesWithIndices};
 
 /// A value in an expression.
 #[derive(Clone)]
@@ -103,6 +103,19 @@ impl Argument for Tensor {
                 Some(beside.map_or_else(|| Tensor::scalar(*number as f32), |beside| beside.scalar_like(*number)))
             }
             Value::Text(_) | Value::Truth(_) | Value::List(_) | Value::All | Value::Nothing => None,
+        }
+    }
+}
+
+impl Argument for Operand {
+    const WHAT: &'static str = "a tensor or a number";
+
+    fn of(value: &Value, beside: Option<&Tensor>) -> Option<Operand> {
+        match value {
+            Value::Number(number) => Some((*number).into()),
+            Value::Tensor(_) | Value::Text(_) | Value::Truth(_) | Value::List(_) | Value::All | Value::Nothing => {
+                Tensor::of(value, beside).map(Operand::Tensor)
+            }
         }
     }
 }
