@@ -7,6 +7,8 @@ use std::fmt;
 
 use half::{bf16, f16};
 
+use crate::error::{Error, Result};
+
 /// Element type of a tensor or buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[rustfmt::skip]
@@ -372,6 +374,54 @@ scalar_from! {
     bf16 => BF16, |v| v.to_bits() as u64;
     f32 => F32, |v| v.to_bits() as u64;
     f64 => F64, |v| v.to_bits();
+}
+
+macro_rules! number_from_scalar {
+    ($($rust:ty)*) => {$(
+        /// Integers convert if the type can represent them; floats and bools do not convert.
+        impl TryFrom<Scalar> for $rust {
+            type Error = Error;
+
+            fn try_from(value: Scalar) -> Result<$rust> {
+                let fits = if value.dtype.is_int() { value.to_i128().try_into().ok() } else { None };
+                fits.ok_or_else(|| has_no(value, stringify!($rust)))
+            }
+        }
+    )*};
+    (floats: $($rust:ty, |$number:ident| $round:expr;)*) => {$(
+        /// Floats round; integers convert if the type can represent them; bools do not convert.
+        impl TryFrom<Scalar> for $rust {
+            type Error = Error;
+
+            fn try_from(value: Scalar) -> Result<$rust> {
+                let $number = value.to_f64();
+                let rounded: $rust = $round;
+                let exact = value.dtype.is_int() && f64::from(rounded) as i128 == value.to_i128();
+                if value.dtype.is_float() || exact { Ok(rounded) } else { Err(has_no(value, stringify!($rust))) }
+            }
+        }
+    )*};
+}
+
+number_from_scalar!(i8 i16 i32 i64 isize u8 u16 u32 u64 usize);
+number_from_scalar! { floats:
+    f16, |number| f16::from_f64(number);
+    bf16, |number| bf16::from_f64(number);
+    f32, |number| number as f32;
+    f64, |number| number;
+}
+
+impl TryFrom<Scalar> for bool {
+    type Error = Error;
+
+    fn try_from(value: Scalar) -> Result<bool> {
+        if value.dtype == DType::Bool { Ok(value.is_true()) } else { Err(has_no(value, "bool")) }
+    }
+}
+
+/// Returns the mistake of a conversion that would lose information.
+fn has_no(value: Scalar, name: &str) -> Error {
+    Error::mistake(format!("{value} does not convert to {name} without loss; cast it first"))
 }
 
 /// As u64.

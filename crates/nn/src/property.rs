@@ -33,7 +33,7 @@ impl Property {
                 within(0.0, 1.0 + SUM).bitwise_and(&(sums - 1.0).abs().le(&number(SUM)))
             }
         };
-        if good.all(..).cast(DType::F32).item()? != 0.0 {
+        if good.all(..).item()? {
             return Ok(());
         }
         let (good, numbers) = (good.cast(DType::U8).to_vec::<u8>()?, wide.to_vec::<f32>()?);

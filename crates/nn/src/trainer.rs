@@ -516,7 +516,7 @@ impl<M: Module + Layer + Clone, R: UpdateRule> Trainer<M, R> {
 
     /// Returns the first place in a forward pass where a value is not finite, or `None`.
     fn locate_nonfinite(&self, training: &TrainConfig, batch: &Batch, mut rng: Rng) -> Option<String> {
-        let wrong = |tensor: &Tensor| tensor.is_finite().all(..).cast(DType::F32).item().is_ok_and(|all| all == 0.0);
+        let wrong = |tensor: &Tensor| tensor.is_finite().all(..).item().is_ok_and(|all: bool| !all);
         if wrong(&batch.inputs) {
             return Some("in the inputs".to_string());
         }

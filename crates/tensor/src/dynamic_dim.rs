@@ -34,7 +34,7 @@ const MOST: usize = i32::MAX as usize;
 /// for rows in [3, 64, 17] {
 ///     let x = Tensor::from_slice(&vec![2.0f32; rows], [rows]).mark_dynamic(0, &batch);
 ///     let plans = plan_cache_stats().misses;
-///     assert_eq!(x.square().mean(..).item()?, 4.0);
+///     assert_eq!(x.square().mean(..).item::<f64>()?, 4.0);
 ///     assert!(rows == 3 || plan_cache_stats().misses == plans);
 /// }
 /// # Ok::<(), panoply_tensor::Error>(())
@@ -118,7 +118,7 @@ impl ValidLengths {
                     let message = format!("the length of axis {axis} of {of:?} is known only when the function runs");
                     return Err(Error::mistake(message).note("`.dim_size(axis)` is a tensor that holds it"));
                 }
-                (None, _) => part.length.item()? as i128,
+                (None, _) => part.length.item::<i32>()?.into(),
             };
             dims[axis] = part.dim.checked(length)? * part.multiple;
         }

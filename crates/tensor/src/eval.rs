@@ -118,12 +118,22 @@ impl Tensor {
         Ok(())
     }
 
-    /// Returns the only element as f64.
+    /// Returns the only element as a number of any type that can represent it: floats round to any float type, integers
+    /// convert without loss, bools only to `bool`.
+    ///
+    /// ```
+    /// # use panoply_tensor::Tensor;
+    /// let x = Tensor::from_slice(&[3i64, 9], [2]);
+    /// assert_eq!(x.argmax(..).item::<usize>()?, 1);
+    /// assert_eq!(x.sum(..).item::<f64>()?, 12.0);
+    /// assert!(x.eq(3).any(..).item::<bool>()?);
+    /// # Ok::<(), panoply_tensor::Error>(())
+    /// ```
     ///
     /// # Errors
-    /// The tensor does not have exactly one element, or the evaluation fails.
+    /// The tensor does not have exactly one element, `T` cannot represent it, or the evaluation fails.
     #[track_caller]
-    pub fn item(&self) -> Result<f64> {
+    pub fn item<T: TryFrom<Scalar, Error = Error>>(&self) -> Result<T> {
         self.check()?;
         if self.shape()?.numel() != 1 {
             let message = format!("item: {self:?} is not a single number");
@@ -131,7 +141,9 @@ impl Tensor {
         }
         let mut word = [0; 8];
         self.read_into(&mut word[..self.dtype().bytes()])?;
-        Ok(Scalar { dtype: self.dtype(), bits: u64::from_le_bytes(word) }.to_f64())
+        let place = Location::caller();
+        let number = T::try_from(Scalar { dtype: self.dtype(), bits: u64::from_le_bytes(word) });
+        number.map_err(|error| Error::mistake(format!("item: {}", error.message())).with_location(place))
     }
 
     /// Copies the tensor to another device. Returns the same handle if it is there already.

@@ -60,7 +60,7 @@ impl Tensor {
 /// # use panoply_tensor::{Tensor, no_grad};
 /// let x = Tensor::from_slice(&[3.0f32], [1]);
 /// let y = (&x * no_grad(|| x.square())).sum(..);
-/// assert_eq!((y.item()?, y.gradients(&[&x])?[0].to_vec::<f32>()?), (27.0, vec![9.0]));
+/// assert_eq!((y.item::<f64>()?, y.gradients(&[&x])?[0].to_vec::<f32>()?), (27.0, vec![9.0]));
 /// # Ok::<(), panoply_tensor::Error>(())
 /// ```
 pub fn no_grad<S: State>(function: impl FnOnce() -> S) -> S {

@@ -68,7 +68,7 @@ type Run<'f, const N: usize, const M: usize, S> = dyn Fn(&mut S, [&Tensor; N]) -
 /// let area = jit(|[width, height]: [&Tensor; 2]| [(width * height).sum(..)]);
 /// for (width, expected) in [(1.0, 7.0), (2.0, 14.0)] {
 ///     let [sum] = area.call([&Tensor::scalar(width as f32), &Tensor::from_slice(&[3.0f32, 4.0], [2])])?;
-///     assert_eq!(sum.item()?, expected);
+///     assert_eq!(sum.item::<f64>()?, expected);
 /// }
 /// # Ok::<(), panoply_tensor::Error>(())
 /// ```
@@ -88,7 +88,7 @@ pub fn jit<'f, const N: usize, const M: usize>(
 ///     [place.square().sum(..)]
 /// });
 /// let mut state = (Tensor::from_slice(&[0.0f32; 2], [2]), Rng::seed_from_u64(0));
-/// let far: Vec<f64> = (0..3).map(|_| walk.call_with_state(&mut state, [])?[0].item()).collect::<Result<_, _>>()?;
+/// let far: Vec<f64> = (0..3).map(|_| walk.call_with_state(&mut state, [])?[0].item::<f64>()).collect::<Result<_, _>>()?;
 /// assert!(far[0] != far[1] && far[1] != far[2]);
 /// # Ok::<(), panoply_tensor::Error>(())
 /// ```

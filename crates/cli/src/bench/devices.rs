@@ -205,7 +205,7 @@ fn launches(device: &Device, seconds: f64, show: &Show<'_>) -> Result<()> {
 fn check(a: &Tensor, b: &Tensor, n: usize) -> Result<()> {
     let product = a.matmul(b);
     let (row, column) = (n / 3, n / 2);
-    let have = product.narrow(0, row, 1).narrow(1, column, 1).item()?;
+    let have = product.narrow(0, row, 1).narrow(1, column, 1).item::<f64>()?;
     let (left, right) = (a.narrow(0, row, 1), b.narrow(1, column, 1));
     let terms = left.reshape([-1]).to_vec::<f32>()?.into_iter().zip(right.reshape([-1]).to_vec::<f32>()?);
     let want: f64 = terms.map(|(x, y)| f64::from(x) * f64::from(y)).sum();

@@ -220,7 +220,7 @@ fn failure_names_task_device_and_number_of_dropped_tasks() {
             assert_eq!(mesh.wait().unwrap_err().message(), message);
             let c = mesh.data(&Tensor::from_slice(&[1f32], [1]))?;
             mesh.spawn("other", InOut(&c), |x| *x = &*x + 1.0)?;
-            assert_eq!(mesh.fetch(&c)?.item()?, 2.0, "data of an independent task");
+            assert_eq!(mesh.fetch(&c)?.item::<f64>()?, 2.0, "data of an independent task");
 
             mesh.spawn("shape", Out(&c), |x| *x = Tensor::from_slice(&[1f32, 2.0], [2]))?;
             let error = mesh.fetch(&c).unwrap_err();

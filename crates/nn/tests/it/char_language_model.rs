@@ -54,5 +54,5 @@ fn learn(letters: &[i32], vocabulary: usize) -> Result<f64> {
         optimizer.step(&mut model, value, pass)?;
     }
     let starts: Vec<usize> = (0..BATCH).map(|at| at * (unseen.len() - TIME - 1) / BATCH).collect();
-    loss(&model, &windows(unseen, &starts), &mut ForwardContext::eval()).item()
+    loss(&model, &windows(unseen, &starts), &mut ForwardContext::eval()).item::<f64>()
 }

@@ -85,5 +85,5 @@ fn later_weights_are_in_what_is_compiled_later() {
     // As a layer it is differentiable.
     let leaf = x.cast(DType::F32);
     let flow = second.forward(&leaf, &mut ForwardContext::eval()).square().sum(..).gradients(&[&leaf]).unwrap();
-    assert!(flow[0].abs().sum(..).item().unwrap() > 0.0);
+    assert!(flow[0].abs().sum(..).item::<f64>().unwrap() > 0.0);
 }

@@ -84,7 +84,7 @@ fn npz_files() {
             assert_eq!(x.to_vec::<f32>().unwrap(), [1.5, -2.0, 3.0, 4.0, 5.0, 0.25]);
             assert_eq!(arrays["y"].to_vec::<i64>().unwrap(), [7, -8]);
             assert_eq!(arrays["flag"].to_bytes().unwrap(), [1, 0, 1]);
-            assert_eq!((arrays["one"].item().unwrap(), arrays["one"].shape().unwrap().ndim()), (2.5, 0));
+            assert_eq!((arrays["one"].item::<f64>().unwrap(), arrays["one"].shape().unwrap().ndim()), (2.5, 0));
             // Numbers of any type are converted to f32 without a device.
             for one in ["y", "flag", "half", "wide", "large"] {
                 let path = file("one.npy", b"");

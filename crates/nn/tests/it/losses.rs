@@ -18,7 +18,7 @@ fn on_cpu(work: impl FnOnce()) {
 
 #[track_caller]
 fn near(have: &Tensor, want: f64) {
-    let have = have.item().unwrap();
+    let have = have.item::<f64>().unwrap();
     assert!((have - want).abs() < 2e-6, "{have}, expected {want}");
 }
 

@@ -239,7 +239,7 @@ fn exported_networks_are_read_back() {
             let x = Rng::seed_from_u64(2).normal([&[5], &network.input[..]].concat());
             let y = read.forward(std::slice::from_ref(&x)).unwrap().remove(0);
             let want = model.forward(&x, &mut ForwardContext::eval());
-            let error = (&y - &want).abs().max(..).item().unwrap();
+            let error = (&y - &want).abs().max(..).item::<f64>().unwrap();
             assert!(error < 1e-5, "{network:?}: {error}");
         }
     });

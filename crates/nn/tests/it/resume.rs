@@ -148,7 +148,7 @@ fn classification_metrics() {
         assert!((panoply_nn::metrics::perplexity(4f64.ln()) - 4.0).abs() < 1e-12);
         let logits = Tensor::from_slice(&[0.1f32, 0.9, 0.5, 0.3, 0.2, 0.1, 1.0, 2.0, 3.0], [3, 3]);
         let labels = Tensor::from_slice(&[2i32, 1, 0], [3]);
-        let share = |count| top_k_accuracy(&logits, &labels, count).item().unwrap();
+        let share = |count| top_k_accuracy(&logits, &labels, count).item::<f64>().unwrap();
         assert_eq!((share(1), share(3)), (0.0, 1.0));
         assert!((share(2) - 2.0 / 3.0).abs() < 1e-6);
     });

@@ -107,7 +107,7 @@ impl ValidLengths {
     pub fn resolve(&self, of: &Tensor) -> Result<Option<Box<ValidLengths>>> {
         self.shape(of)?;
         let part = |part: &DynamicDim<Tensor>| {
-            let length = Tensor::scalar(part.length.item()? as i32);
+            let length = Tensor::scalar(part.length.item::<i32>()?);
             Ok(DynamicDim { dim: part.dim.clone(), multiple: part.multiple, length })
         };
         let parts: Result<DynamicDims> = self.parts.iter().map(|own| own.as_ref().map(part).transpose()).collect();

@@ -21,7 +21,7 @@ impl Tensor {
     /// ```
     /// # use panoply_tensor::Tensor;
     /// let x = Tensor::from_slice(&[1.0f32, 2.0, 3.0, 4.0], [2, 2]);
-    /// assert_eq!(Tensor::einsum("ii", &[&x]).item()?, 5.0);
+    /// assert_eq!(Tensor::einsum("ii", &[&x]).item::<f64>()?, 5.0);
     /// assert_eq!(Tensor::einsum("...i->...", &[&x]).to_vec::<f32>()?, [3.0, 7.0]);
     /// # Ok::<(), panoply_tensor::Error>(())
     /// ```

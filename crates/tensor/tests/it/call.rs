@@ -131,7 +131,8 @@ fn mistakes_name_operands_and_line() {
         let error = data.to_vec::<f32>().unwrap_err();
         assert!(error.is_mistake(), "{error}");
         assert_eq!(error.message(), "holder: its body captures data; pass it as an input");
-        let asked = Tensor::call("asker", [&x], (), |[x], ()| if x.item().is_ok() { x.exp() } else { x.clone() });
+        let asked =
+            Tensor::call("asker", [&x], (), |[x], ()| if x.item::<f64>().is_ok() { x.exp() } else { x.clone() });
         assert_eq!(values(&asked), values(&x), "a placeholder has no value");
         let mixed = Tensor::call("mixed", [&x], (), |[x], ()| x.cast(DType::F64) + x);
         assert!(mixed.check().unwrap_err().message().contains("element types f64 and f32 differ"));

@@ -85,20 +85,20 @@ fn invalid_lengths_are_rejected_and_computed_ones_are_clamped() {
     let number = |n: i32| Tensor::scalar(n);
     for (length, mean) in [(7, 3.0), (3, 2.0), (5, 3.0)] {
         let part = x.set_dim_size(0, &seen, &(number(4) + number(length - 4)));
-        assert_eq!(part.mean(..).item().unwrap(), mean, "{length}");
-        assert_eq!(part.dim_size(0).item().unwrap(), f64::from(length.min(5)));
+        assert_eq!(part.mean(..).item::<f64>().unwrap(), mean, "{length}");
+        assert_eq!(part.dim_size(0).item::<f64>().unwrap(), f64::from(length.min(5)));
     }
     let below = x.set_dim_size(0, &seen, &(number(4) - number(6)));
-    assert_eq!((below.sum(..).item().unwrap(), below.dim_size(0).item().unwrap()), (0.0, 0.0));
+    assert_eq!((below.sum(..).item::<f64>().unwrap(), below.dim_size(0).item::<f64>().unwrap()), (0.0, 0.0));
     assert_eq!(below.to_vec::<f32>().unwrap_err().message(), "-2 is not a valid length of seen of at most 5");
     let captured = jit(|[x, n]| [x.set_dim_size(0, &seen, n).mean(..)]);
     let called = |n: i32| {
         let both: [Body; 2] = [cut, |[x, n], ()| Tensor::call("inner", [x, n], (), cut)];
         let [one, two] = both.map(|body| Tensor::call("outer", [&x, &number(n)], (), body));
-        one.item().and_then(|mean| two.item().map(|other| (mean + other) / 2.0))
+        one.item::<f64>().and_then(|mean| two.item::<f64>().map(|other| (mean + other) / 2.0))
     };
     for length in [3, 7, -2, 1] {
-        let [one, two] = [captured.call([&x, &number(length)]).and_then(|[mean]| mean.item()), called(length)];
+        let [one, two] = [captured.call([&x, &number(length)]).and_then(|[mean]| mean.item::<f64>()), called(length)];
         for mean in [one, two] {
             match mean {
                 Ok(mean) => assert_eq!(mean, f64::from(length + 1) / 2.0),

@@ -301,7 +301,7 @@ fn mark_dynamic_accepts_data_evaluated_and_lazy_tensors() {
     let slope = x.mark_dynamic(0, &batch).square().sum(..).gradients(&[&x]).unwrap();
     assert_eq!(slope[0].to_vec::<f32>().unwrap(), rows_of(4).iter().map(|x| 2.0 * x).collect::<Vec<f32>>());
     let open = x.mark_dynamic(0, &batch);
-    assert_eq!(open.dim_size(0).item().unwrap(), 4.0);
+    assert_eq!(open.dim_size(0).item::<f64>().unwrap(), 4.0);
     assert_eq!(values(&open.ones_like()).unwrap(), values(&x.ones_like()).unwrap());
     assert_eq!(open.reshape([4, 1, 2]).reshape([-1]).shape().unwrap().dims(), [8]);
     assert_eq!(open.reshape([-1, 2]).broadcast_to([3, 4, 2]).shape().unwrap().dims(), [3, 4, 2]);
@@ -514,7 +514,7 @@ fn functions_can_return_new_dynamic_lengths() {
     for length in [2, 4, 0] {
         let [have] = cut.call([&x, &Tensor::scalar(length)]).unwrap();
         assert_eq!(have.to_vec::<f32>().unwrap(), &[1.0, 2.0, 3.0, 4.0, 5.0][..length as usize + 1]);
-        assert_eq!(have.sum(..).item().unwrap(), f64::from((length + 1) * (length + 2) / 2));
+        assert_eq!(have.sum(..).item::<f64>().unwrap(), f64::from((length + 1) * (length + 2) / 2));
     }
     let [beyond] = cut.call([&x, &Tensor::scalar(5)]).unwrap();
     assert_eq!(beyond.to_vec::<f32>().unwrap_err().message(), "6 is not a valid length of seen of at most 5");

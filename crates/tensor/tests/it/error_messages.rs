@@ -319,9 +319,11 @@ fn operations_report_masks_and_types_that_do_not_fit() {
             let error = told(&wrong);
             assert!(error.message().contains(part), "{error}");
         }
-        for failed in
-            [ones(&[2]).item().map(|_| ()), ones(&[2]).to_vec::<f64>().map(|_| ()), ones(&[2]).dims::<2>().map(|_| ())]
-        {
+        for failed in [
+            ones(&[2]).item::<f64>().map(|_| ()),
+            ones(&[2]).to_vec::<f64>().map(|_| ()),
+            ones(&[2]).dims::<2>().map(|_| ()),
+        ] {
             assert!(failed.unwrap_err().to_string().contains(file!()));
         }
     });
@@ -336,7 +338,7 @@ fn the_leftmost_mistake_is_reported_by_every_use() {
         let message = "matmul: inner dimensions 2 and 3 differ";
         assert_eq!(result.check().unwrap_err().message(), message);
         assert_eq!(result.to_vec::<f32>().unwrap_err().message(), message);
-        assert_eq!(result.item().unwrap_err().message(), message);
+        assert_eq!(result.item::<f64>().unwrap_err().message(), message);
         assert_eq!(result.shape().unwrap_err().message(), message);
         assert_eq!(eval(&[&ones(&[1]), &result]).unwrap_err().message(), message);
         assert!(format!("{result}").contains(message) && format!("{result:?}").contains(message));

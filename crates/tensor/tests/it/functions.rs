@@ -243,13 +243,13 @@ fn variance_with_too_large_a_correction_is_not_negative() {
             [(&x, 4, f64::INFINITY), (&x, 3, f64::INFINITY), (&x, 2, 14.0), (&x.slice((..1,)), 2, f64::NAN)]
         {
             for (found, expected) in [(x.var(.., correction), expected), (x.std(.., correction), expected.sqrt())] {
-                let found = found.item().unwrap();
+                let found = found.item::<f64>().unwrap();
                 let near = (found - expected).abs() < 1e-5;
                 assert!(found == expected || near || found.is_nan() && expected.is_nan(), "{correction}: {found}");
             }
         }
         let none = Tensor::zeros([0], DType::F32);
-        assert!(none.var(.., 1).item().unwrap().is_nan() && none.std(.., 1).item().unwrap().is_nan());
+        assert!(none.var(.., 1).item::<f64>().unwrap().is_nan() && none.std(.., 1).item::<f64>().unwrap().is_nan());
     });
 }
 
@@ -296,7 +296,7 @@ fn binary_cross_entropy_is_accurate_in_both_tails() {
             for (logit, target, gradient) in [(logit.clone(), 1.0, -probability), (-&logit, 0.0, probability)] {
                 let logit = logit.detach();
                 let loss = logit.binary_cross_entropy_with_logits(&vector(&[target]));
-                let found = loss.item().unwrap();
+                let found = loss.item::<f64>().unwrap();
                 assert!((found / expected - 1.0).abs() < 1e-6, "{x}, {target}: {found}, expected {expected}");
                 let found = numbers(&loss.gradients(&[&logit]).unwrap()[0])[0];
                 assert!(
@@ -306,7 +306,7 @@ fn binary_cross_entropy_is_accurate_in_both_tails() {
             }
         }
         let loss = vector(&[5.0]).cast(DType::BF16).binary_cross_entropy_with_logits(&vector(&[1.0]).cast(DType::BF16));
-        assert!((loss.item().unwrap() - 0.0067).abs() < 3e-5);
+        assert!((loss.item::<f64>().unwrap() - 0.0067).abs() < 3e-5);
     });
 }
 
@@ -321,7 +321,7 @@ fn an_ignore_index_outside_the_class_type_ignores_nothing() {
             let classes = Tensor::from_slice(&[0i32, 2], [2]).cast(dtype);
             let loss = |ignore: i64| {
                 let options = CrossEntropyOptions { ignore_index: Some(ignore), ..CrossEntropyOptions::default() };
-                x.cross_entropy_with(&classes, &options).item().unwrap()
+                x.cross_entropy_with(&classes, &options).item::<f64>().unwrap()
             };
             for ignore in [-100, 1000, 255, 300, i64::MIN, i64::MAX] {
                 assert!((loss(ignore) - all).abs() < 1e-6, "{dtype} without {ignore}: {}", loss(ignore));
@@ -331,7 +331,7 @@ fn an_ignore_index_outside_the_class_type_ignores_nothing() {
         // Beyond 2⁵³, integers are compared exactly.
         let far = (1i64 << 53) + 1;
         let options = CrossEntropyOptions { ignore_index: Some(far), ..CrossEntropyOptions::default() };
-        let loss = x.cross_entropy_with(&Tensor::from_slice(&[0, far], [2]), &options).item().unwrap();
+        let loss = x.cross_entropy_with(&Tensor::from_slice(&[0, far], [2]), &options).item::<f64>().unwrap();
         assert!((loss - all - 1.0).abs() < 1e-6, "{loss}");
     });
 }
@@ -396,7 +396,7 @@ fn pooling_options_agree_with_pytorch() {
                     let sums = tensor.avg_pool_with(&window, [padding], &options);
                     let gradient = numbers(&sums.sum(..).gradients(&[&tensor]).unwrap()[0]);
                     let total: f64 = gradient.iter().zip(&x).map(|(g, x)| g * f64::from(*x)).sum();
-                    assert!((total - sums.sum(..).item().unwrap()).abs() < 1e-4, "gradient of {what}");
+                    assert!((total - sums.sum(..).item::<f64>().unwrap()).abs() < 1e-4, "gradient of {what}");
                 }
             }
         }

@@ -252,7 +252,7 @@ fn an_explicit_cast_rounds() {
         let most = of(600.0, DType::F32).conv(&of(600.0, DType::F32), &ConvOptions::<2>::default());
         let less = most.cast(DType::F16).conv(&of(0.001, DType::F16), &ConvOptions::<2>::default());
         // 360000 exceeds the range of f16.
-        assert_eq!(less.item().expect("the CPU computes it"), f64::INFINITY);
+        assert_eq!(less.item::<f64>().expect("the CPU computes it"), f64::INFINITY);
     });
 }
 
@@ -375,17 +375,17 @@ fn more_equal_extremes_than_f16_can_count() {
             let x = Tensor::ones([1, 70_000], dtype);
             for extreme in [x.max(..), x.min(..), x.max(1).sum(..), x.adaptive_max_pool([1]).sum(..)] {
                 let gradient = (extreme * 1024.0).gradients(&[&x]).unwrap().remove(0).cast(DType::F32);
-                let sum = gradient.sum(..).item().unwrap();
+                let sum = gradient.sum(..).item::<f64>().unwrap();
                 assert!((sum - 1024.0).abs() < 1024.0 / 256.0, "{dtype}: {sum}");
             }
-            let moved = x.max(..).jvp(&[&x], &[&x.ones_like()]).unwrap().item().unwrap();
+            let moved = x.max(..).jvp(&[&x], &[&x.ones_like()]).unwrap().item::<f64>().unwrap();
             assert_eq!(moved, 1.0, "{dtype}");
         }
         // Adding ones in f32 stops at 2²⁴.
         let x = Tensor::ones([1 << 25], DType::F32);
         let gradient = x.max(..).gradients(&[&x]).unwrap().remove(0);
-        assert_eq!(gradient.slice((0,)).item().unwrap(), 2f64.powi(-25));
-        assert_eq!(x.nanmean(..).item().unwrap(), 1.0);
+        assert_eq!(gradient.slice((0,)).item::<f64>().unwrap(), 2f64.powi(-25));
+        assert_eq!(x.nanmean(..).item::<f64>().unwrap(), 1.0);
     });
 }
 
@@ -401,27 +401,27 @@ fn sums_of_products_are_rounded_once() {
             Tensor::einsum("ij,ij->", &[&rows(&a), &rows(&b)]),
             Tensor::einsum("i,i,j->j", &[&a, &b, &half(&[1.0], DType::F16)]),
         ] {
-            assert_eq!(zero.sum(..).item().unwrap(), 0.0, "{zero:?}");
+            assert_eq!(zero.sum(..).item::<f64>().unwrap(), 0.0, "{zero:?}");
         }
         // A sum over one operand does not overflow before the product: 70000 · 2⁻¹⁰.
         let many = Tensor::ones([70_000], DType::F16);
-        let small = Tensor::einsum("i,j->j", &[&many, &half(&[1.0 / 1024.0], DType::F16)]).item().unwrap();
+        let small = Tensor::einsum("i,j->j", &[&many, &half(&[1.0 / 1024.0], DType::F16)]).item::<f64>().unwrap();
         assert_eq!(small, f64::from(f16::from_f32(70_000.0 / 1024.0)));
         // (300, 300, 0) × (300, 300, 0), and (300 + 300i) (300 + 300i).
         let x = half(&[300.0, 300.0, 0.0], DType::F16);
         assert_eq!(x.cross(&x, 0).cast(DType::F32).to_vec::<f32>().unwrap(), [0.0; 3]);
-        assert_eq!(a.complex_mul(&a).slice((0,)).item().unwrap(), 0.0);
+        assert_eq!(a.complex_mul(&a).slice((0,)).item::<f64>().unwrap(), 0.0);
         // From -60000 to 60000, halfway.
         let (low, high) = (half(&[-60_000.0], DType::F16), half(&[60_000.0], DType::F16));
-        assert_eq!(low.lerp(&high, 0.5).item().unwrap(), 0.0);
+        assert_eq!(low.lerp(&high, 0.5).item::<f64>().unwrap(), 0.0);
         let line = Tensor::concat([low, high], 0).interpolate([3], InterpolateMode::Linear(AlignCorners::Yes));
-        assert_eq!(line.slice((1,)).item().unwrap(), 0.0);
+        assert_eq!(line.slice((1,)).item::<f64>().unwrap(), 0.0);
         // 4096 products in bf16, compared with their sum in f64.
         let numbers = |seed: usize| -> Vec<f32> { numbers(4096, seed).iter().map(|x| *x as f32).collect() };
         let (x, y) = (half(&numbers(1), DType::BF16), half(&numbers(2), DType::BF16));
-        let exact = x.cast(DType::F64).dot(&y.cast(DType::F64)).item().unwrap();
+        let exact = x.cast(DType::F64).dot(&y.cast(DType::F64)).item::<f64>().unwrap();
         for found in [x.dot(&y), Tensor::einsum("i,i->", &[&x, &y])] {
-            let found = found.item().unwrap();
+            let found = found.item::<f64>().unwrap();
             assert!((found - exact).abs() <= exact.abs() / 256.0, "{found}, expected {exact}");
         }
         assert!(x.dot(&y.cast(DType::F16)).check().unwrap_err().message().contains("bf16 and f16 differ"));
@@ -433,21 +433,27 @@ fn half_precision_losses_do_not_overflow_before_their_mean() {
     on_cpu(|| {
         let zeros = |rows: usize| Tensor::zeros([rows], DType::I32);
         let of = |rows: usize, value: f32| Tensor::full([rows, 1], value).cast(DType::F16);
-        assert_eq!(of(8192, -10.0).nll_loss(&zeros(8192)).item().unwrap(), 10.0);
-        assert_eq!(of(70_000, -0.5).nll_loss(&zeros(70_000)).item().unwrap(), 0.5);
+        assert_eq!(of(8192, -10.0).nll_loss(&zeros(8192)).item::<f64>().unwrap(), 10.0);
+        assert_eq!(of(70_000, -0.5).nll_loss(&zeros(70_000)).item::<f64>().unwrap(), 0.5);
         // 700²/2 for one of 8; |60000 - (-60000)|; 1 + 300 · 300 where the other seven have 1.
         let some = |first: f32| half(&[first, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0], DType::F16);
         let zero = some(0.0);
-        assert_eq!(some(700.0).huber_loss(&zero, 1000.0).item().unwrap(), f64::from(f16::from_f32(245_000.0 / 8.0)));
-        let apart = some(60_000.0).l1_loss(&some(-60_000.0)).item().unwrap();
+        assert_eq!(
+            some(700.0).huber_loss(&zero, 1000.0).item::<f64>().unwrap(),
+            f64::from(f16::from_f32(245_000.0 / 8.0))
+        );
+        let apart = some(60_000.0).l1_loss(&some(-60_000.0)).item::<f64>().unwrap();
         assert_eq!(apart, 15_000.0);
-        assert_eq!(some(300.0).hinge_loss(&some(-300.0)).item().unwrap(), f64::from(f16::from_f32(90_008.0 / 8.0)));
-        assert_eq!(some(600.0).mse_loss(&some(200.0)).item().unwrap(), 20_000.0);
+        assert_eq!(
+            some(300.0).hinge_loss(&some(-300.0)).item::<f64>().unwrap(),
+            f64::from(f16::from_f32(90_008.0 / 8.0))
+        );
+        assert_eq!(some(600.0).mse_loss(&some(200.0)).item::<f64>().unwrap(), 20_000.0);
         // f16 represents no odd numbers beyond 2048: class 2049 of 2050 is valid, and of 2049 it is not.
         let logs = Tensor::full([1, 2050], -1f32).cast(DType::F16);
-        assert_eq!(logs.nll_loss(&Tensor::from_slice(&[2049i32], [1])).item().unwrap(), 1.0);
+        assert_eq!(logs.nll_loss(&Tensor::from_slice(&[2049i32], [1])).item::<f64>().unwrap(), 1.0);
         let logs = Tensor::full([1, 2049], -1f32).cast(DType::F16);
-        assert!(logs.nll_loss(&Tensor::from_slice(&[2049i32], [1])).item().unwrap().is_nan());
+        assert!(logs.nll_loss(&Tensor::from_slice(&[2049i32], [1])).item::<f64>().unwrap().is_nan());
     });
 }
 
@@ -475,8 +481,8 @@ fn half_precision_losses_equal_f64_rounded_once() {
             let [x, y] = [1, 2].map(|seed| Tensor::from_slice(&values(seed), [40, 10]).cast(dtype));
             let [wide_x, wide_y] = [&x, &y].map(|x| x.cast(DType::F64));
             for (name, loss) in losses {
-                let expected = loss(&wide_x, &wide_y).item().unwrap();
-                let found = loss(&x, &y).item().unwrap();
+                let expected = loss(&wide_x, &wide_y).item::<f64>().unwrap();
+                let found = loss(&x, &y).item::<f64>().unwrap();
                 let limit = unit * expected.abs() + 2e-6 * expected.abs().max(1.0);
                 let apart = (found - expected).abs();
                 assert!(apart <= limit, "{name} of {dtype}: {found}, expected {expected}");
@@ -508,7 +514,7 @@ fn conversions_to_half_precision_round_once() {
         let two = |power: i32| 2f64.powi(power);
         assert_eq!(found, [two(63), -two(63), -16_908_288.0, two(62) + two(55)]);
         // The same for constants of the program.
-        assert_eq!(Tensor::full([1], Scalar::from_f64(DType::F16, 65519.999)).item().unwrap(), 65504.0);
-        assert_eq!(Tensor::full([1], Scalar::from_i128(DType::BF16, 0x101_0001)).item().unwrap(), 16_908_288.0);
+        assert_eq!(Tensor::full([1], Scalar::from_f64(DType::F16, 65519.999)).item::<f64>().unwrap(), 65504.0);
+        assert_eq!(Tensor::full([1], Scalar::from_i128(DType::BF16, 0x101_0001)).item::<f64>().unwrap(), 16_908_288.0);
     });
 }

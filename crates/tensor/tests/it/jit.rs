@@ -68,7 +68,7 @@ fn replays(device: &Device) {
             assert!((f64::from(*found) - expected).abs() < 1e-5 * expected.abs().max(1.0), "{device}, turn {turn}");
         }
         let greatest = expected.iter().copied().fold(f64::MIN, f64::max);
-        assert!((most.item().unwrap() - greatest).abs() < 1e-4, "{device}, turn {turn}");
+        assert!((most.item::<f64>().unwrap() - greatest).abs() < 1e-4, "{device}, turn {turn}");
         if turn > 1 {
             let (plans, memory, uploaded) = (ended.0, ended.1, ended.2);
             assert_eq!((plans.misses, plans.hits), (started.0.misses, started.0.hits), "{device}, turn {turn}");
@@ -107,12 +107,12 @@ fn state_updates_are_visible_in_the_next_call() {
                 let [expected] = descend(&mut plain, [&x, &y, &rate]);
                 eval(&[&expected, &plain.0, &plain.1]).unwrap();
                 plain = (plain.0.detach(), plain.1.detach());
-                let (loss, expected) = (loss.item().unwrap(), expected.item().unwrap());
+                let (loss, expected) = (loss.item::<f64>().unwrap(), expected.item::<f64>().unwrap());
                 assert!((loss - expected).abs() <= 1e-6 * expected, "{device}, turn {turn}: {loss} and {expected}");
                 assert!(loss < last, "{device}, turn {turn}");
                 last = loss;
             }
-            let values = |(w, b): &(Tensor, Tensor)| (w.item().unwrap(), b.item().unwrap());
+            let values = |(w, b): &(Tensor, Tensor)| (w.item::<f64>().unwrap(), b.item::<f64>().unwrap());
             let (found, expected) = (values(&captured), values(&plain));
             assert!((found.0 - expected.0).abs() < 1e-5 && (found.1 - expected.1).abs() < 1e-5, "{device}");
         });
@@ -157,7 +157,7 @@ fn each_shape_has_a_trace_and_the_least_recently_used_is_evicted() {
     });
     let check = |len: usize, expected: usize| {
         let [total] = sum.call([&Tensor::from_slice(&vec![1.0f32; len], [len])]).unwrap();
-        assert_eq!((total.item().unwrap(), runs.load(Ordering::Relaxed)), (len as f64, expected), "{len}");
+        assert_eq!((total.item::<f64>().unwrap(), runs.load(Ordering::Relaxed)), (len as f64, expected), "{len}");
     };
     (1..=16).for_each(|len| check(len, len));
     // The first trace was used last, so the second one is evicted.
@@ -168,7 +168,7 @@ fn each_shape_has_a_trace_and_the_least_recently_used_is_evicted() {
     // A scalar differs from a tensor with one element, and so do types.
     let before = runs.load(Ordering::Relaxed);
     for given in [Tensor::scalar(2.0f32), Tensor::from_slice(&[2.0f32], []), Tensor::scalar(2.0f64)] {
-        assert_eq!(sum.call([&given]).unwrap()[0].item().unwrap(), 2.0);
+        assert_eq!(sum.call([&given]).unwrap()[0].item::<f64>().unwrap(), 2.0);
     }
     assert_eq!(runs.load(Ordering::Relaxed), before + 3);
 }
@@ -219,7 +219,7 @@ fn an_unmodified_state_stays_the_same_tensor() {
     let mut state = (kept.clone(), Tensor::from_slice(&[0.0f32; 2], [2]));
     let [sum] = function.call_with_state(&mut state, [&Tensor::scalar(1.0f32)]).unwrap();
     assert!(state.0.ptr_eq(&kept));
-    assert_eq!((sum.item().unwrap(), state.1.to_vec::<f32>().unwrap()), (5.0, vec![2.0, 3.0]));
+    assert_eq!((sum.item::<f64>().unwrap(), state.1.to_vec::<f32>().unwrap()), (5.0, vec![2.0, 3.0]));
 }
 
 fn message<T>(result: Result<T, Error>) -> String {
@@ -238,7 +238,7 @@ fn mistakes_are_one_sentence_and_change_no_state() {
     }
     let text = message(product.call([&x, &x.matmul(&y)]));
     assert!(text.contains("inner dimensions 3 and 4 differ"), "{text}");
-    let read = jit(|[x]: [&Tensor; 1]| match x.sum(..).item() {
+    let read = jit(|[x]: [&Tensor; 1]| match x.sum(..).item::<f64>() {
         Ok(sum) if sum > 0.0 => [x.clone()],
         Ok(_) => [-x],
         Err(error) => [Tensor::from_mistake(error)],

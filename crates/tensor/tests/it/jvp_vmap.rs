@@ -85,7 +85,7 @@ fn second_derivatives_agree_with_differences_for_every_op() {
             let at = |step: f64| {
                 let mut inputs = example(row, 0);
                 moving.iter().zip(&along).for_each(|((i, _), d)| inputs[*i] = &inputs[*i] + d * step);
-                slope(&inputs).item().unwrap()
+                slope(&inputs).item::<f64>().unwrap()
             };
             let want = (at(1e-5) - at(-1e-5)) / 2e-5;
             let inputs = example(row, 0);
@@ -94,10 +94,13 @@ fn second_derivatives_agree_with_differences_for_every_op() {
             let bends = |(x, d): (&&Tensor, &Tensor)| Some((slope.gradients(&[x]).ok()?.remove(0) * d).sum(..));
             let back: Vec<Tensor> = wanted.iter().zip(&along).filter_map(bends).collect();
             let flat = back.is_empty();
-            let back: f64 = back.iter().map(|bend| bend.item().unwrap()).sum();
+            let back: f64 = back.iter().map(|bend| bend.item::<f64>().unwrap()).sum();
             let forth = slope.jvp(&wanted, &along.iter().collect::<Vec<&Tensor>>());
-            let forth =
-                if flat { 0.0 } else { forth.unwrap_or_else(|error| panic!("{}: {error}", row.name)).item().unwrap() };
+            let forth = if flat {
+                0.0
+            } else {
+                forth.unwrap_or_else(|error| panic!("{}: {error}", row.name)).item::<f64>().unwrap()
+            };
             for have in [back, forth] {
                 assert!(
                     (have - want).abs() <= 1e-4 * want.abs().max(1.0),
@@ -256,7 +259,7 @@ fn mistakes_of_transforms() {
             "matmul: inner dimensions 3 and 4",
         );
         told(&Tensor::vmap([&x.sum(7)], |[x]| [x.exp()])[0], "sum: axis 7");
-        let asked = Tensor::vmap([&x], |[x]| [x.item().map_or_else(Tensor::from_mistake, Tensor::scalar)]);
+        let asked = Tensor::vmap([&x], |[x]| [x.item::<f64>().map_or_else(Tensor::from_mistake, Tensor::scalar)]);
         told(&asked[0], "item: f32[3]");
         for (wrong, part) in [
             (x.jvp(&[&y], &[&y]), "jvp: f32[2, 3]"),
@@ -290,7 +293,7 @@ fn no_grad_blocks_gradients() {
         let at = |i: usize, by: f64| {
             let mut moved = x.to_vec::<f64>().unwrap();
             moved[i] += by;
-            f(&Tensor::from_slice(&moved, [3]), &(&x * 3.0)).item().unwrap()
+            f(&Tensor::from_slice(&moved, [3]), &(&x * 3.0)).item::<f64>().unwrap()
         };
         let want: Vec<f64> = (0..3).map(|i| (at(i, 1e-3) - at(i, -1e-3)) / 2e-3).collect();
         for (have, want) in slope.to_vec::<f64>().unwrap().iter().zip(&want) {

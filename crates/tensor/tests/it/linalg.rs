@@ -14,7 +14,7 @@ fn random(shape: &[usize]) -> Tensor {
 }
 
 fn largest(x: &Tensor) -> f64 {
-    x.abs().max(..).item().unwrap()
+    x.abs().max(..).item::<f64>().unwrap()
 }
 
 fn identity(size: usize, dtype: DType) -> Tensor {
@@ -138,7 +138,7 @@ fn matrices_without_a_factorization_give_nan() {
         let singular = Tensor::from_slice(&[1f32, 2.0, 2.0, 4.0], [2, 2]);
         let solved = singular.solve(&Tensor::from_slice(&[1f32, 1.0], [2])).to_vec::<f32>().unwrap();
         assert!(solved.iter().any(|x| !x.is_finite() || x.abs() > 1e6), "{solved:?}");
-        assert!(singular.det().item().unwrap().abs() < 1e-6);
+        assert!(singular.det().item::<f64>().unwrap().abs() < 1e-6);
     });
 }
 
@@ -159,7 +159,7 @@ fn qr_neither_overflows_nor_underflows() {
                 let a = Tensor::from_slice(&[*small, 1.0, *small, -1.0], [2, 2]).cast(dtype);
                 let (q, _) = a.qr();
                 assert!(largest(&(q.t().matmul(&q) - identity(2, dtype))) < limit, "{small} in {dtype}");
-                let ratio = a.det().cast(DType::F64).item().unwrap() / -2.0 / small;
+                let ratio = a.det().cast(DType::F64).item::<f64>().unwrap() / -2.0 / small;
                 assert!((ratio - 1.0).abs() < limit, "{small} in {dtype}: {ratio}");
             }
         }
@@ -173,8 +173,8 @@ fn qr_neither_overflows_nor_underflows() {
         let (q, _) = Tensor::zeros([3, 2], DType::F32).qr();
         assert_eq!(q.to_vec::<f32>().unwrap(), [1.0, 0.0, 0.0, 1.0, 0.0, 0.0]);
         let (sign, logarithm) = (identity(40, DType::F32) * -1e3).slogdet();
-        assert_eq!(sign.item().unwrap(), 1.0);
-        assert!((logarithm.item().unwrap() - 40.0 * 1e3f64.ln()).abs() < 1e-4);
+        assert_eq!(sign.item::<f64>().unwrap(), 1.0);
+        assert!((logarithm.item::<f64>().unwrap() - 40.0 * 1e3f64.ln()).abs() < 1e-4);
         assert_eq!(Tensor::zeros([0, 3, 3], DType::F32).det().to_vec::<f32>().unwrap(), [0f32; 0]);
     });
 }
@@ -206,9 +206,9 @@ fn determinants_have_the_sign_of_the_row_permutation() {
         for n in [2, 33, 100] {
             let rows = Tensor::eye(n, DType::F32);
             let moved = Tensor::concat([rows.narrow(0, 1, n - 1), rows.narrow(0, 0, 1)], 0);
-            assert_eq!(moved.det().item().unwrap(), if n % 2 == 0 { -1.0 } else { 1.0 }, "{n}");
+            assert_eq!(moved.det().item::<f64>().unwrap(), if n % 2 == 0 { -1.0 } else { 1.0 }, "{n}");
         }
-        assert_eq!(Tensor::zeros([3, 3], DType::F32).det().item().unwrap(), 0.0);
+        assert_eq!(Tensor::zeros([3, 3], DType::F32).det().item::<f64>().unwrap(), 0.0);
     });
 }
 
@@ -237,11 +237,11 @@ fn factorizations_have_second_derivatives() {
             let moved = |step: f64| {
                 let x = &start + &direction * step;
                 x.eval().unwrap();
-                slope(&x.detach()).item().unwrap()
+                slope(&x.detach()).item::<f64>().unwrap()
             };
             let want = (moved(1e-5) - moved(-1e-5)) / 2e-5;
             let bend = slope(&start).gradients(&[&start]).unwrap().remove(0);
-            let have = (bend * &direction).sum(..).item().unwrap();
+            let have = (bend * &direction).sum(..).item::<f64>().unwrap();
             assert!((have - want).abs() <= 1e-6 * want.abs().max(1.0), "{name}: {have}, by differences {want}");
         }
     });
@@ -287,7 +287,7 @@ fn singular_systems_give_nan() {
         assert!(largest(&(product - identity(2, DType::F64))) < 1e-13);
         // The Hilbert matrix of order 8, with condition number 1.5·10¹⁰, has an inverse of integers.
         let hilbert = Tensor::arange(8).unsqueeze(1) + Tensor::arange(8) + Tensor::scalar(1i32);
-        let corner = hilbert.cast(DType::F64).reciprocal().inv().slice((0, 0)).item().unwrap();
+        let corner = hilbert.cast(DType::F64).reciprocal().inv().slice((0, 0)).item::<f64>().unwrap();
         assert!((corner - 64.0).abs() < 1e-3, "{corner}");
         // A right side without columns has a solution without columns, as in NumPy.
         let none = both.slice((1,)).solve(&Tensor::zeros([2, 0], DType::F64));

@@ -97,7 +97,7 @@ fn uniform_numbers_of_every_float_type_stay_below_one() {
             assert!((1.0 - uniform).log().is_finite().all(..).to_vec::<bool>().unwrap()[0], "{dtype}");
         }
         // f32 numbers rounded to bf16 reach 1.
-        assert_eq!(Rng::seed_from_u64(5).uniform([count]).cast(DType::BF16).max(..).item().unwrap(), 1.0);
+        assert_eq!(Rng::seed_from_u64(5).uniform([count]).cast(DType::BF16).max(..).item::<f64>().unwrap(), 1.0);
         assert!(
             Rng::seed_from_u64(5)
                 .uniform_of([2], DType::I32)

@@ -32,7 +32,7 @@ fn check(x: &[f32], tensor: &Tensor, by: f32, what: &str) {
     for (found, expected) in normed.to_vec::<f32>().unwrap().iter().zip(&expected) {
         assert!((f64::from(*found) - expected).abs() < 1e-6, "{what}: {found} and {expected}");
     }
-    assert!((most.item().unwrap() - expected_most).abs() < 1e-4 * expected_most.abs(), "{what}");
+    assert!((most.item::<f64>().unwrap() - expected_most).abs() < 1e-4 * expected_most.abs(), "{what}");
 }
 
 fn on(device: &Device) {

@@ -49,7 +49,7 @@ fn told() {
     assert!(wrong().check().is_err());
     assert!(wrong().eval().is_err());
     assert!(wrong().to_vec::<f32>().is_err());
-    assert!(wrong().item().is_err());
+    assert!(wrong().item::<f64>().is_err());
     assert!(wrong().shape().is_err());
     assert!(wrong().dims::<2>().is_err());
     assert!(wrong().gradients(&[&ones(&[2])]).is_err());

@@ -308,7 +308,7 @@ fn activation_and_epsilon_of_blocks_are_options() {
         let mut gelu = block();
         state_dict::load(&mut gelu, &path, without_net).unwrap();
         close("gelu", &gelu.forward(&input, pass), &file.get("out/0"), 1e-5);
-        let apart = (gelu.forward(&input, pass) - relu.forward(&input, pass)).abs().max(..).item().unwrap();
+        let apart = (gelu.forward(&input, pass) - relu.forward(&input, pass)).abs().max(..).item::<f64>().unwrap();
         assert!(apart > 1e-3, "{apart}");
         std::fs::remove_file(path).unwrap();
     });

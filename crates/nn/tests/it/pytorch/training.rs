@@ -35,7 +35,7 @@ fn ctc_loss() {
             Tensor::from_slice(&[5i32], [1]),
         );
         let loss = Tensor::zeros([9, 1, 2], DType::F32).log_softmax(-1).ctc_loss(&targets, &eight, &five, 0);
-        assert_eq!(loss.item().unwrap(), f64::INFINITY);
+        assert_eq!(loss.item::<f64>().unwrap(), f64::INFINITY);
         let wrong = logits.ctc_loss(&targets, &eight, &five, 0).check().unwrap_err();
         assert!(wrong.message().starts_with("ctc_loss: needs log-probabilities [time, batch, classes]"), "{wrong}");
     });
@@ -59,8 +59,8 @@ fn bf16_is_as_accurate_as_autocast() {
         let logits = last.forward(&norm.forward(&hidden, &mut pass), &mut pass);
         let loss = logits.cast(DType::F32).cross_entropy(&whole(&file, "y"));
         let of = |precision: &str, name: &str| file.get(&format!("{precision}/{name}"));
-        let exact = of("f32", "loss").item().unwrap();
-        assert!((loss.item().unwrap() - exact).abs() < 4e-3 * exact, "{} {exact}", loss.item().unwrap());
+        let exact = of("f32", "loss").item::<f64>().unwrap();
+        assert!((loss.item::<f64>().unwrap() - exact).abs() < 4e-3 * exact, "{} {exact}", loss.item::<f64>().unwrap());
         let params = [
             ("0.weight", first.weight.tensor()),
             ("0.bias", first.bias.as_ref().unwrap().tensor()),
@@ -73,7 +73,8 @@ fn bf16_is_as_accurate_as_autocast() {
         for ((name, _), ours) in params.iter().zip(loss.gradients(&wanted).unwrap()) {
             assert_eq!(ours.dtype(), DType::F32);
             let (exact, theirs) = (of("f32", &format!("grad/{name}")), of("bf16", &format!("grad/{name}")));
-            let far = |from: &Tensor| (from - &exact).norm(..).item().unwrap() / exact.norm(..).item().unwrap();
+            let far =
+                |from: &Tensor| (from - &exact).norm(..).item::<f64>().unwrap() / exact.norm(..).item::<f64>().unwrap();
             eprintln!("{name}: ours {:.4}, autocast {:.4} from f32", far(&ours), far(&theirs));
             assert!(
                 far(&ours) < 2.0 * far(&theirs) + 2e-3,

@@ -82,7 +82,7 @@ impl Form {
 }
 
 fn first(tensor: &Tensor) -> f64 {
-    tensor.reshape([-1]).narrow(0, 0, 1).item().unwrap()
+    tensor.reshape([-1]).narrow(0, 0, 1).item::<f64>().unwrap()
 }
 
 /// Compares an operation on these operands, and its gradient, on the current device with the oracle.

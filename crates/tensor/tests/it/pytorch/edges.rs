@@ -201,10 +201,10 @@ fn empty_tensors_and_tensors_with_one_element() {
             for op in [Tensor::exp, Tensor::relu, |x: &Tensor| x.softmax(-1), |x: &Tensor| x.layer_norm(1e-5)] {
                 assert_eq!(op(&nothing).to_vec::<f32>().unwrap(), [0f32; 0]);
             }
-            assert_eq!(nothing.sum(..).item().unwrap(), 0.0);
+            assert_eq!(nothing.sum(..).item::<f64>().unwrap(), 0.0);
             assert_eq!(nothing.sum(0).to_vec::<f32>().unwrap(), [0.0; 3]);
             assert_eq!(nothing.prod(0).to_vec::<f32>().unwrap(), [1.0; 3]);
-            assert!(nothing.mean(..).item().unwrap().is_nan());
+            assert!(nothing.mean(..).item::<f64>().unwrap().is_nan());
             assert_eq!(nothing.sort(0, SortOrder::Ascending).to_vec::<f32>().unwrap(), [0f32; 0]);
             assert_eq!(nothing.matmul(&Tensor::ones([3, 2], DType::F32)).to_vec::<f32>().unwrap(), [0f32; 0]);
             let one = Tensor::from_slice(&[2.5f32], [1, 1, 1]);
@@ -218,9 +218,9 @@ fn empty_tensors_and_tensors_with_one_element() {
                 ("resize", one.interpolate([1], InterpolateMode::Nearest), 2.5),
                 ("median", one.median(0), 2.5),
             ] {
-                assert_eq!(value.item().unwrap(), want, "{name} of one element on {device}");
+                assert_eq!(value.item::<f64>().unwrap(), want, "{name} of one element on {device}");
             }
-            assert!(one.var(.., 1).item().unwrap().is_nan(), "the variance of one element is undefined");
+            assert!(one.var(.., 1).item::<f64>().unwrap().is_nan(), "the variance of one element is undefined");
             // Values that are stored nowhere, or into an empty tensor, have a zero gradient.
             let (square, row) = (Tensor::ones([2, 3], DType::F32), Tensor::from_slice(&[1f32, 2.0, 3.0], [3]));
             let nowhere = Tensor::zeros([0], DType::I32);

@@ -138,18 +138,18 @@ fn classes_out_of_range_give_nan() {
     let logits = Tensor::from_slice(&[0.5f32, -1.0, 2.0, 0.0, 1.0, 0.0], [2, 3]);
     for wrong in [3, -1, -100, i32::MAX] {
         let classes = Tensor::from_slice(&[1, wrong], [2]);
-        assert!(logits.cross_entropy(&classes).item().unwrap().is_nan(), "class {wrong}");
-        assert!(logits.log_softmax(-1).nll_loss(&classes).item().unwrap().is_nan(), "class {wrong}");
+        assert!(logits.cross_entropy(&classes).item::<f64>().unwrap().is_nan(), "class {wrong}");
+        assert!(logits.log_softmax(-1).nll_loss(&classes).item::<f64>().unwrap().is_nan(), "class {wrong}");
         let counted = CrossEntropyOptions { ignore_index: Some(wrong.into()), ..Default::default() };
-        let first = logits.narrow(0, 0, 1).cross_entropy(&classes.narrow(0, 0, 1)).item().unwrap();
-        let one = logits.cross_entropy_with(&classes, &counted).item().unwrap();
+        let first = logits.narrow(0, 0, 1).cross_entropy(&classes.narrow(0, 0, 1)).item::<f64>().unwrap();
+        let one = logits.cross_entropy_with(&classes, &counted).item::<f64>().unwrap();
         assert!((one - first).abs() < 1e-6, "{one}, expected {first}");
     }
 }
 
 #[test]
 fn any_and_all_treat_nonzero_values_as_true() {
-    let holds = |x: Tensor| (x.any(..).item().unwrap() != 0.0, x.all(..).item().unwrap() != 0.0);
+    let holds = |x: Tensor| (x.any(..).item::<bool>().unwrap(), x.all(..).item::<bool>().unwrap());
     assert_eq!(holds(Tensor::from_slice(&[0.5f32, 0.25], [2])), (true, true));
     assert_eq!(holds(Tensor::from_slice(&[f32::NAN, 0.0], [2])), (true, false));
     assert_eq!(holds(Tensor::from_slice(&[1i64 << 32, 0], [2])), (true, false));
@@ -160,14 +160,17 @@ fn any_and_all_treat_nonzero_values_as_true() {
 #[test]
 fn large_indices_do_not_overflow() {
     let x = Tensor::arange(50_000).cast(DType::F32);
-    assert_eq!(x.interpolate([100_000], InterpolateMode::Nearest).narrow(0, 99_999, 1).item().unwrap(), 49_999.0);
+    assert_eq!(
+        x.interpolate([100_000], InterpolateMode::Nearest).narrow(0, 99_999, 1).item::<f64>().unwrap(),
+        49_999.0
+    );
     let y = Tensor::arange(100_000).cast(DType::F32).unsqueeze(0);
-    assert_eq!(y.adaptive_avg_pool([50_000]).narrow(1, 49_999, 1).item().unwrap(), 99_998.5);
+    assert_eq!(y.adaptive_avg_pool([50_000]).narrow(1, 49_999, 1).item::<f64>().unwrap(), 99_998.5);
     let square = Tensor::ones([3, 3], DType::F32);
     for (diagonal, below, above) in [(1 << 32, 9.0, 0.0), (isize::MAX, 9.0, 0.0), (isize::MIN, 0.0, 9.0), (2, 9.0, 1.0)]
     {
-        assert_eq!(square.tril(diagonal).sum(..).item().unwrap(), below, "tril {diagonal}");
-        assert_eq!(square.triu(diagonal).sum(..).item().unwrap(), above, "triu {diagonal}");
+        assert_eq!(square.tril(diagonal).sum(..).item::<f64>().unwrap(), below, "tril {diagonal}");
+        assert_eq!(square.triu(diagonal).sum(..).item::<f64>().unwrap(), above, "triu {diagonal}");
     }
 }
 
@@ -183,7 +186,7 @@ fn class_labels_can_have_a_type_smaller_than_the_number_of_classes() {
         close("nll", &logits.nll_loss(&labels.cast(dtype)), &logits.nll_loss(&labels), 0.0);
     }
     let below = Tensor::from_slice(&[-1i8, -128], [2]).one_hot(300, DType::F32);
-    assert_eq!(below.sum(..).item().unwrap(), 0.0);
+    assert_eq!(below.sum(..).item::<f64>().unwrap(), 0.0);
 }
 
 #[test]
