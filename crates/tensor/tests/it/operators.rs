@@ -1,6 +1,6 @@
 //! Operators on tensors, compared with the same operators in Rust.
 
-use panoply_tensor::{DType, Device, SortOrder, Tensor};
+use panoply_tensor::{DType, Device, Scalar, SortOrder, Tensor, bf16, f16};
 
 const X: [f32; 4] = [1.5, -2.0, 0.25, 7.0];
 
@@ -33,6 +33,162 @@ fn scalars_can_be_on_either_side() {
         let wrong = (0.5 * Tensor::arange(3)).check().unwrap_err();
         assert!(wrong.message().starts_with("0.5 is not a valid i32: cast i32[3]"), "{wrong}");
         assert!(wrong.to_string().contains(file!()), "{wrong}");
+    });
+}
+
+#[test]
+fn numbers_of_every_rust_type_take_the_type_of_the_tensor() {
+    on_cpu(|| {
+        let x = Tensor::from_slice(&X, [4]);
+        let twice = X.map(|x| x * 2.0);
+        for right in
+            [&x * 2f64, &x * 2f32, &x * 2i8, &x * 2i32, &x * 2i64, &x * 2isize, &x * 2u8, &x * 2u64, &x * 2usize]
+        {
+            check(right, twice);
+        }
+        check(&x * f16::from_f32(2.0) * bf16::from_f32(1.0) * Scalar::from(1u16), twice);
+        for left in [2f64 * &x, 2 * &x, Scalar::from(2usize) * &x, Scalar::from(2f32) * x.clone()] {
+            check(left, twice);
+        }
+        check(7 - &x, X.map(|x| 7.0 - x));
+        // Literals keep their inference on the left of an operator.
+        check((1.0 - &x).abs() + (1 - &x).abs(), X.map(|x| 2.0 * (1.0 - x).abs()));
+        let mut sum = x.clone();
+        sum += 1usize;
+        sum -= 0.5f32;
+        check(sum, X.map(|x| x + 0.5));
+        check(x.maximum(1) + x.minimum(0.25f32), X.map(|x| x.max(1.0) + x.min(0.25)));
+        check(x.where_self(&x.gt(0), 9u8), X.map(|x| if x > 0.0 { x } else { 9.0 }));
+        check(x.clamp(-1, 2i64), X.map(|x| x.clamp(-1.0, 2.0)));
+        check(x.clamp_max(0.5).clamp_min(&Tensor::from_slice(&[0f32, -3.0, 0.0, 0.0], [4])), [0.5, -2.0, 0.25, 0.5]);
+        check(x.abs().pow(2) * x.full_like(0.5), X.map(|x| x * x / 2.0));
+        check(x.masked_fill(&x.lt(0), 3), [1.5, 3.0, 0.25, 7.0]);
+        assert_eq!(x.ge(0.25).to_vec::<bool>().unwrap(), X.map(|x| x >= 0.25));
+        assert_eq!(x.eq(7usize).to_vec::<bool>().unwrap(), X.map(|x| x == 7.0));
+    });
+}
+
+#[test]
+fn integer_tensors_take_integers_without_loss() {
+    on_cpu(|| {
+        let big = (1i64 << 53) + 1;
+        let x = Tensor::from_slice(&[big, -big], [2]);
+        assert_eq!((&x + big).to_vec::<i64>().unwrap(), [2 * big, 0]);
+        assert_eq!(x.eq(big).to_vec::<bool>().unwrap(), [true, false]);
+        assert_eq!((Tensor::from_slice(&[u64::MAX], [1]) - u64::MAX).to_vec::<u64>().unwrap(), [0]);
+        assert_eq!((Tensor::arange(3) * 3.0 - 1usize).to_vec::<i32>().unwrap(), [-1, 2, 5]);
+        for (wrong, part) in [
+            (Tensor::from_slice(&[1u8], [1]) + 256, "256 is not a valid u8"),
+            (Tensor::from_slice(&[1u8], [1]) * -1, "-1 is not a valid u8"),
+            (Tensor::arange(3) + 0.5, "0.5 is not a valid i32"),
+            (Tensor::arange(3) + f64::NAN, "NaN is not a valid i32"),
+            (Tensor::arange(3) + (1u64 << 31), "2147483648 is not a valid i32"),
+            (Tensor::arange(3) + true, "true is not a number: use 1 or 0 beside i32[3]"),
+            (Tensor::arange(3).gt(0) & 2, "2 is not a valid bool"),
+        ] {
+            let error = wrong.check().unwrap_err();
+            assert!(error.message().contains(part) && error.to_string().contains(file!()), "{error}");
+        }
+    });
+}
+
+#[test]
+fn bit_operators_equal_those_of_rust() {
+    on_cpu(|| {
+        let (a, b) = ([12i32, -7, 255, 1], [10i32, 3, 1, 2]);
+        let (x, y) = (Tensor::from_slice(&a, [4]), Tensor::from_slice(&b, [4]));
+        let of = |f: fn(i32, i32) -> i32| -> Vec<i32> { a.into_iter().zip(b).map(|(a, b)| f(a, b)).collect() };
+        for (found, expected) in [
+            (&x & &y, of(|a, b| a & b)),
+            (&x | y.clone(), of(|a, b| a | b)),
+            (x.clone() ^ &y, of(|a, b| a ^ b)),
+            (&x << &y, of(|a, b| a << b)),
+            (&x >> &y, of(|a, b| a >> b)),
+            (!&x, of(|a, _| !a)),
+            (&x & 6, of(|a, _| a & 6)),
+            (6 | &x, of(|a, _| 6 | a)),
+            (&x >> 1usize, of(|a, _| a >> 1)),
+            (1 << &y, of(|_, b| 1 << b)),
+        ] {
+            assert_eq!(found.to_vec::<i32>().unwrap(), expected);
+        }
+        let (p, q) = (x.gt(0), y.gt(2));
+        assert_eq!((&p & &q).to_vec::<bool>().unwrap(), [true, false, false, false]);
+        assert_eq!((&p | &q).to_vec::<bool>().unwrap(), [true; 4]);
+        assert_eq!((!&p ^ true).to_vec::<bool>().unwrap(), [true, false, true, true]);
+        assert_eq!((false | &p).to_vec::<bool>().unwrap(), [true, false, true, true]);
+        let mut mask = p;
+        mask &= q;
+        mask |= x.eq(255);
+        assert_eq!(mask.to_vec::<bool>().unwrap(), [true, false, true, false]);
+        let wrong = (Tensor::from_slice(&X, [4]) & 1).check().unwrap_err();
+        assert!(wrong.message().contains("and is not defined for f32"), "{wrong}");
+    });
+}
+
+#[test]
+fn division_and_remainder_round_down_as_in_python() {
+    on_cpu(|| {
+        // Python: [a // b for a, b in zip(…)] and a % b.
+        let (a, b) = ([7i32, -7, 7, -7, 6, 0, 5], [2i32, 2, -2, -2, -3, 4, 0]);
+        let (x, y) = (Tensor::from_slice(&a, [7]), Tensor::from_slice(&b, [7]));
+        assert_eq!(x.floor_divide(&y).to_vec::<i32>().unwrap(), [3, -4, -4, 3, -2, 0, 0]);
+        assert_eq!(x.remainder(&y).to_vec::<i32>().unwrap(), [1, 1, -1, -1, 0, 0, 5]);
+        assert_eq!(x.floor_divide(3).to_vec::<i32>().unwrap(), [2, -3, 2, -3, 2, 0, 1]);
+        assert_eq!(Tensor::from_slice(&[200u8, 7], [2]).remainder(9).to_vec::<u8>().unwrap(), [2, 7]);
+        // numpy.floor_divide and numpy.remainder of float64, and of an infinite divisor.
+        let (a, b) = ([7.5f64, -7.5, 7.5, -7.5, -1e-20, 1.0, -5.0], [2f64, 2.0, -2.0, -2.0, 1.0, 0.1, f64::INFINITY]);
+        let (x, y) = (Tensor::from_slice(&a, [7]), Tensor::from_slice(&b, [7]));
+        assert_eq!(x.floor_divide(&y).to_vec::<f64>().unwrap(), [3.0, -4.0, -4.0, 3.0, -1.0, 9.0, -1.0]);
+        let rest = [1.5, 0.5, -0.5, -1.5, 1.0, 0.09999999999999995, f64::INFINITY];
+        assert_eq!(x.remainder(&y).to_vec::<f64>().unwrap(), rest);
+        let beside_zero = Tensor::from_slice(&[1f32, -1.0, 0.0], [3]).floor_divide(0).to_vec::<f32>().unwrap();
+        assert!(beside_zero[..2] == [f32::INFINITY, f32::NEG_INFINITY] && beside_zero[2].is_nan());
+    });
+}
+
+#[test]
+fn infinities_and_nan_are_found_and_replaced() {
+    on_cpu(|| {
+        let x = Tensor::from_slice(&[f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 2.0], [4]);
+        assert_eq!(x.is_inf().to_vec::<bool>().unwrap(), [false, true, true, false]);
+        check(x.nan_to_num(0.0, None, None), [0.0, f32::MAX, f32::MIN, 2.0]);
+        check(x.nan_to_num(-1.0, Some(9.0), Some(-8.0)), [-1.0, 9.0, -8.0, 2.0]);
+        let half = x.cast(DType::F16).nan_to_num(0.0, None, None).cast(DType::F32);
+        check(half, [0.0, 65504.0, -65504.0, 2.0]);
+        check(x.nan_to_num(0.0, None, None).sum(..).gradients(&[&x]).unwrap().remove(0), [0.0, 0.0, 0.0, 1.0]);
+        let whole = Tensor::arange(3);
+        assert_eq!(whole.nan_to_num(7.0, None, None).to_vec::<i32>().unwrap(), [0, 1, 2]);
+        assert_eq!(whole.is_inf().to_vec::<bool>().unwrap(), [false; 3]);
+    });
+}
+
+#[test]
+fn a_single_element_is_read_as_any_type_that_can_represent_it() {
+    on_cpu(|| {
+        let big = (1i64 << 53) + 1;
+        let x = Tensor::scalar(big);
+        assert_eq!((x.item::<i64>().unwrap(), x.item::<usize>().unwrap()), (big, big as usize));
+        assert!(Tensor::scalar(true).item::<bool>().unwrap());
+        assert_eq!(Tensor::scalar(0.1f64).item::<f32>().unwrap(), 0.1f32);
+        assert_eq!(Tensor::scalar(3u8).item::<f32>().unwrap(), 3.0);
+        for (error, message) in [
+            (
+                x.item::<i32>().unwrap_err(),
+                "item: 9007199254740993i64 does not convert to i32 without loss; cast it first",
+            ),
+            (
+                x.item::<f64>().unwrap_err(),
+                "item: 9007199254740993i64 does not convert to f64 without loss; cast it first",
+            ),
+            (Tensor::scalar(-1i32).item::<usize>().unwrap_err(), "item: -1i32 does not convert to usize"),
+            (Tensor::scalar(2.0f32).item::<i32>().unwrap_err(), "item: 2.0f32 does not convert to i32"),
+            (Tensor::scalar(true).item::<f64>().unwrap_err(), "item: true does not convert to f64"),
+            (Tensor::scalar(1i32).item::<bool>().unwrap_err(), "item: 1i32 does not convert to bool"),
+            (Tensor::arange(2).item::<i32>().unwrap_err(), "item: i32[2]"),
+        ] {
+            assert!(error.message().starts_with(message) && error.to_string().contains(file!()), "{error}");
+        }
     });
 }
 
