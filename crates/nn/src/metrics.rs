@@ -7,7 +7,7 @@ use panoply_tensor::{DType, Error, Result, Tensor};
 /// Returns the fraction of rows of logits `[batch, classes]` whose label, `[batch]` i32, is among the `count` largest logits, as a tensor
 /// of shape `[]`.
 pub fn top_k_accuracy(logits: &Tensor, labels: &Tensor, count: usize) -> Tensor {
-    let (_, places) = logits.topk(count, -1);
+    let places = logits.topk(count, -1).indices;
     places.eq(&labels.unsqueeze(-1)).any(-1).cast(DType::F32).mean(..)
 }
 

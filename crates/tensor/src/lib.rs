@@ -59,7 +59,7 @@ pub use ops::conv::ConvOptions;
 pub use ops::fft_options::{FftNorm, FftOptions};
 pub use ops::index::ScatterReduce;
 pub use ops::interpolate::{AlignCorners, InterpolateMode};
-pub use ops::linalg_factor::Triangle;
+pub use ops::linalg_factor::{Eigh, Lu, Qr, Slogdet, Svd, Triangle};
 pub use ops::loss::CrossEntropyOptions;
 pub use ops::operand::Operand;
 pub use ops::pool::AvgPoolOptions;

@@ -1,7 +1,7 @@
 //! The op table, continued: Fourier transforms, factorizations.
 
 use super::row::{Row, any, flat, smooth};
-use crate::{FftNorm, FftOptions, Tensor, Triangle};
+use crate::{Eigh, FftNorm, FftOptions, Lu, Qr, Slogdet, Svd, Tensor, Triangle};
 
 /// Every row.
 pub const ROWS: &[Row] = &[
@@ -44,33 +44,46 @@ pub const ROWS: &[Row] = &[
         steady(&x[0]).solve_triangular(&x[1], Triangle::Upper)
     }),
     smooth("qr", &[any(&[2, 7, 4])], |x| {
-        let (q, r) = steady(&x[0]).qr();
+        let Qr { q, r } = steady(&x[0]).qr();
         q.matmul(&r.exp())
     }),
     smooth("qr of wide", &[any(&[4, 7])], |x| {
-        let (q, r) = steady(&x[0]).qr();
+        let Qr { q, r } = steady(&x[0]).qr();
         q.matmul(&r.exp())
     }),
-    smooth("qr of blocks", &[any(&[45, 40])], |x| steady(&x[0]).qr().0),
+    smooth("qr of blocks", &[any(&[45, 40])], |x| steady(&x[0]).qr().q),
     smooth("lu", &[any(&[2, 5, 5])], |x| {
-        let (_, l, u) = x[0].lu();
+        let Lu { l, u, .. } = x[0].lu();
         l.matmul(&u.exp())
     }),
-    smooth("lu of blocks", &[any(&[70, 70])], |x| steady(&x[0]).flip(0).lu().2),
-    flat("order of lu", &[any(&[2, 45, 45])], |x| x[0].lu().0),
+    smooth("lu of blocks", &[any(&[70, 70])], |x| steady(&x[0]).flip(0).lu().u),
+    flat("order of lu", &[any(&[2, 45, 45])], |x| x[0].lu().perm),
     // Matrix functions that do not depend on the signs of the eigenvectors.
     smooth("eigh", &[any(&[2, 5, 5])], |x| {
-        let (values, vectors) = apart(&x[0]).eigh();
+        let Eigh { values, vectors } = apart(&x[0]).eigh();
         (&vectors * values.sin().unsqueeze(-2)).matmul(&vectors.t())
     }),
-    smooth("eigh, values", &[any(&[7, 7])], |x| apart(&x[0]).eigh().0),
+    smooth("eigh, values", &[any(&[7, 7])], |x| apart(&x[0]).eigh().values),
+    smooth("svd", &[any(&[2, 6, 4])], |x| {
+        let Svd { u, s, vh } = spread(&x[0]).svd();
+        (&u * s.sin().unsqueeze(-2)).matmul(&vh)
+    }),
+    smooth("svd of wide", &[any(&[3, 5])], |x| {
+        let Svd { u, s, vh } = spread(&x[0]).svd();
+        (&u * s.sin().unsqueeze(-2)).matmul(&vh)
+    }),
+    smooth("svd, values", &[any(&[2, 5, 5])], |x| spread(&x[0]).svd().s),
+    smooth("pinv", &[any(&[2, 5, 3])], |x| steady(&x[0]).pinv(None)),
+    smooth("pinv of wide", &[any(&[3, 5])], |x| steady(&x[0]).pinv(Some(1e-4))),
+    smooth("matrix_power", &[any(&[2, 4, 4])], |x| (&x[0] / 2.0).matrix_power(5)),
+    smooth("matrix_power below 0", &[any(&[4, 4])], |x| (steady(&x[0]) / 2.0).matrix_power(-2)),
     smooth("solve", &[any(&[2, 5, 5]), any(&[2, 5, 3])], |x| steady(&x[0]).solve(&x[1])),
     smooth("lstsq", &[any(&[7, 4]), any(&[7])], |x| steady(&x[0]).lstsq(&x[1].unsqueeze(1))),
     smooth("inverse", &[any(&[2, 4, 4])], |x| steady(&x[0]).inv()),
     smooth("determinant", &[any(&[3, 4, 4])], |x| (steady(&x[0]) / 4.0).det()),
     smooth("slogdet", &[any(&[3, 4, 4])], |x| {
-        let (sign, logarithm) = steady(&x[0]).slogdet();
-        sign * logarithm
+        let Slogdet { sign, logabsdet } = steady(&x[0]).slogdet();
+        sign * logabsdet
     }),
 ];
 
@@ -83,6 +96,14 @@ fn positive(x: &Tensor) -> Tensor {
 fn apart(x: &Tensor) -> Tensor {
     let &[.., size, _] = x.0.shape.dims() else { return x.clone() };
     x / 16.0 + Tensor::arange(size).cast(x.dtype()).diag_embed()
+}
+
+/// Returns matrices with well separated singular values; a mistake is returned unchanged.
+fn spread(x: &Tensor) -> Tensor {
+    let &[.., rows, columns] = x.0.shape.dims() else { return x.clone() };
+    let places = [rows, columns].map(Tensor::arange);
+    let diagonal = places[0].unsqueeze(1).eq(&places[1]).cast(x.dtype());
+    x / 8.0 + diagonal * (places[1].cast(x.dtype()) + 1.0)
 }
 
 /// Returns diagonally dominant matrices; a mistake is returned unchanged.

@@ -149,9 +149,9 @@ pub const ROWS: &[Row] = &[
     flat("argsort", &[whole(&[3, 40], 10.0)], |x| x[0].argsort(-1, SortOrder::Ascending)),
     flat("argsort down", &[whole(&[20, 2], 6.0)], |x| x[0].argsort(0, SortOrder::Descending)),
     smooth("sort of long rows", &[any(&[1, 300])], |x| x[0].sort(1, SortOrder::Ascending)),
-    smooth("topk of long rows", &[any(&[70, 1])], |x| x[0].topk(3, 0).0),
-    smooth("topk", &[any(&[5, 11])], |x| x[0].topk(3, 1).0),
-    flat("topk places", &[any(&[5, 11])], |x| x[0].topk(3, 1).1),
+    smooth("topk of long rows", &[any(&[70, 1])], |x| x[0].topk(3, 0).values),
+    smooth("topk", &[any(&[5, 11])], |x| x[0].topk(3, 1).values),
+    flat("topk places", &[any(&[5, 11])], |x| x[0].topk(3, 1).indices),
     smooth("median", &[any(&[5, 8])], |x| x[0].median(1)),
     smooth("median of all", &[any(&[5, 8])], |x| x[0].median(KeepDim(..)) * &x[0]),
     smooth("quantile", &[any(&[5, 8])], |x| {

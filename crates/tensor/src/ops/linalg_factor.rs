@@ -1,4 +1,4 @@
-//! Matrix factorizations: Cholesky, QR, LU, eigendecomposition, and solving linear systems.
+//! Matrix factorizations: Cholesky, QR, LU, eigendecomposition, singular values, and solving linear systems.
 //!
 //! Large matrices are divided recursively until a block fits a work-group. The kernels in [`kernels`] factor blocks
 //! with one work-group for each matrix or one work-item for each column. Matrix products do the rest, so every device
@@ -15,6 +15,7 @@
 mod eigen;
 mod kernels;
 mod lu;
+mod svd;
 
 use std::panic::Location;
 
@@ -24,7 +25,10 @@ use panoply_ir::{DType, Error, Scalar, Shape};
 
 use crate::call::CompositeOp;
 use crate::tensor::Tensor;
+pub use eigen::Eigh;
 use kernels::BLOCK;
+pub use lu::Lu;
+pub use svd::Svd;
 
 /// Maximum size at which the single-threaded Cholesky routine is faster than recursive halves, whose matrix products
 /// are multithreaded.
@@ -37,6 +41,24 @@ pub enum Triangle {
     Lower,
     /// On and above the diagonal.
     Upper,
+}
+
+/// QR factors of matrices `[…, m, n]`; k is min(m, n).
+#[derive(Clone, Debug)]
+pub struct Qr {
+    /// The factor `[…, m, k]` with orthonormal columns.
+    pub q: Tensor,
+    /// The upper triangular factor `[…, k, n]`.
+    pub r: Tensor,
+}
+
+/// Determinants that do not overflow.
+#[derive(Clone, Debug)]
+pub struct Slogdet {
+    /// The signs `[…]` of the determinants: -1, 0 or 1.
+    pub sign: Tensor,
+    /// The natural logarithms `[…]` of their magnitudes.
+    pub logabsdet: Tensor,
 }
 
 impl Tensor {
@@ -105,14 +127,14 @@ impl Tensor {
     /// R `[…, k, n]` is upper triangular, and k is min(m, n). Signs are as in LAPACK. The gradient needs the first k
     /// columns to be linearly independent.
     #[track_caller]
-    pub fn qr(&self) -> (Tensor, Tensor) {
+    pub fn qr(&self) -> Qr {
         if let Err(mistake) = self.matrices("qr", false) {
-            return (mistake.clone(), mistake);
+            return Qr { q: mistake.clone(), r: mistake };
         }
         let &[.., m, n] = self.0.shape.dims() else { unreachable!("the operand was checked") };
         let q = self.narrow(-1, 0, m.min(n)).orthonormal();
         let r = q.t().matmul(self).triu(0);
-        (q, r)
+        Qr { q, r }
     }
 
     /// Returns the X with A · X = `right`, for square matrices `[…, n, n]` and `[…, n, m]` or `[n]`; leading axes
@@ -131,7 +153,7 @@ impl Tensor {
             name: "solve",
             body: |[a, b], ()| [a.lstsq(b)],
             gradient: Some(|[a, _], x, g, ()| {
-                let (q, r) = a.qr();
+                let Qr { q, r } = a.qr();
                 let r = r.or_singular();
                 let flow = q.matmul(&r.t().solve_triangular(g, Triangle::Lower));
                 [Some(-flow.matmul(&x.t())), Some(flow)]
@@ -154,7 +176,7 @@ impl Tensor {
             let message = format!("lstsq: {m} equations do not determine {n} unknowns of {self:?}");
             return Tensor::mistake(Error::mistake(message));
         }
-        let (q, r) = self.qr();
+        let Qr { q, r } = self.qr();
         r.or_singular().solve_triangular(&q.t().matmul(right), Triangle::Upper)
     }
 
@@ -195,11 +217,41 @@ impl Tensor {
     /// overflow.
     #[doc(alias = "logdet")]
     #[track_caller]
-    pub fn slogdet(&self) -> (Tensor, Tensor) {
+    pub fn slogdet(&self) -> Slogdet {
         match self.pivots("slogdet") {
-            Ok((diagonal, sign)) => (diagonal.sign().prod(-1) * sign, diagonal.abs().log().sum(-1)),
-            Err(mistake) => (mistake.clone(), mistake),
+            Ok((diagonal, sign)) => {
+                Slogdet { sign: diagonal.sign().prod(-1) * sign, logabsdet: diagonal.abs().log().sum(-1) }
+            }
+            Err(mistake) => Slogdet { sign: mistake.clone(), logabsdet: mistake },
         }
+    }
+
+    /// Returns the n-th power of square matrices `[…, n, n]`, by repeated squaring; a negative power is that of the
+    /// inverse, of f32 or f64.
+    #[track_caller]
+    pub fn matrix_power(&self, n: i64) -> Tensor {
+        if self.is_mistake() {
+            return self.clone();
+        }
+        let size = match *self.0.shape.dims() {
+            [.., rows, columns] if rows == columns => columns,
+            _ => {
+                return Tensor::mistake(Error::mistake(format!("matrix_power: needs square matrices, not {self:?}")));
+            }
+        };
+        let one = || Tensor::eye(size, self.dtype()).expanded(&self.0.shape).with_lengths_of(self);
+        let (mut base, mut left) = (if n < 0 { self.inv() } else { self.clone() }, n.unsigned_abs());
+        let mut power: Option<Tensor> = None;
+        while left > 0 && !base.is_mistake() {
+            if left % 2 == 1 {
+                power = Some(power.map_or_else(|| base.clone(), |power| power.matmul(&base)));
+            }
+            left /= 2;
+            if left > 0 {
+                base = base.matmul(&base);
+            }
+        }
+        if base.is_mistake() { base } else { power.unwrap_or_else(one) }
     }
 
     /// Returns the diagonal of U, and the sign of the row permutation.

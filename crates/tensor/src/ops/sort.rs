@@ -53,10 +53,11 @@ impl Tensor {
         self.sorted("argsort", axis, order, None).1
     }
 
-    /// Returns the `count` largest elements along an axis in descending order, and their positions (i32).
+    /// Returns the `count` largest elements along an axis in descending order, and their positions.
     #[track_caller]
-    pub fn topk(&self, count: usize, axis: isize) -> (Tensor, Tensor) {
-        self.sorted("topk", axis, SortOrder::Descending, Some(count))
+    pub fn topk(&self, count: usize, axis: isize) -> ValuesWithIndices {
+        let (values, indices) = self.sorted("topk", axis, SortOrder::Descending, Some(count));
+        ValuesWithIndices { values, indices }
     }
 
     /// Returns the median over axes: the lower of two middle elements, NaN if one element is NaN. Along one axis,

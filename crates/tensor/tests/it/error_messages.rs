@@ -72,9 +72,9 @@ fn mistakes_of_functions_name_their_operands() {
                 "rfft: a transform cannot have length 0",
             ),
             (ones(&[1, 2]).irfft_with(0, &FftOptions::default()), "irfft: 0 numbers"),
-            (a.lu().0, "lu: needs square matrices, not f32[4, 6]"),
-            (ones(&[3, 3]).cast(DType::I32).lu().1, "lu: needs f32 or f64, not i32[3, 3]"),
-            (a.eigh().0, "eigh: needs square matrices, not f32[4, 6]"),
+            (a.lu().perm, "lu: needs square matrices, not f32[4, 6]"),
+            (ones(&[3, 3]).cast(DType::I32).lu().l, "lu: needs f32 or f64, not i32[3, 3]"),
+            (a.eigh().values, "eigh: needs square matrices, not f32[4, 6]"),
             (a.kron(&a.matmul(&b)), "matmul: inner dimensions 6 and 5 differ"),
         ] {
             let error = told(&wrong);
@@ -148,14 +148,14 @@ fn mistakes_of_composed_operations_name_their_operands() {
             (Tensor::einsum("...,...", &[&matrix, &ones(&[5])]), "an axis of `...` has lengths 6 and 5"),
             (Tensor::einsum("ij,jk", &[&matrix]), "it names 2 operands, but 1 are given"),
             (Tensor::einsum("", &[]), "it names 1 operands, but 0 are given"),
-            (matrix.topk(7, 1).0, "has 6 elements, fewer than the requested 7"),
+            (matrix.topk(7, 1).values, "has 6 elements, fewer than the requested 7"),
             (matrix.split(&[1, 2], 0).remove(1), "split: [1, 2] do not add up"),
             (image.group_norm(2, 1e-5), "group_norm: the channels of f32[2, 3, 5, 5]"),
             (matrix.outer(&matrix), "outer: f32[4, 6]"),
             (matrix.cholesky(), "cholesky: needs square matrices, not f32[4, 6]"),
             (matrix.inv(), "inv: needs square matrices, not f32[4, 6]"),
-            (ones(&[4]).qr().0, "qr: needs matrices, not f32[4]"),
-            (matrix.cast(DType::F16).qr().1, "qr: needs f32 or f64, not f16[4, 6]"),
+            (ones(&[4]).qr().q, "qr: needs matrices, not f32[4]"),
+            (matrix.cast(DType::F16).qr().r, "qr: needs f32 or f64, not f16[4, 6]"),
             (ones(&[0, 0]).det(), "det: needs elements, not f32[0, 0]"),
             (matrix.lstsq(&matrix), "lstsq: 4 equations do not determine 6 unknowns"),
             (ones(&[3, 3]).solve(&matrix), "solve: 3 equations do not fit a right side of 4 × 6"),
@@ -262,7 +262,7 @@ fn sizes_beyond_the_address_space_are_mistakes() {
                 "an axis has more elements than an i32 can count",
             ),
             (Rng::seed_from_u64(0).uniform([MOST, 2]), "has more bytes than the address space"),
-            (ones(&[70_000, 70_000]).lu().1, "take_along_dim: "),
+            (ones(&[70_000, 70_000]).lu().l, "take_along_dim: "),
         ] {
             let error = told(&wrong);
             assert!(error.message().contains(part), "{error}");
@@ -424,7 +424,7 @@ fn counts_beyond_i32_are_mistakes() {
             (many.argmax(0), axis),
             (many.argmin(0), axis),
             (many.argsort(0, SortOrder::Ascending), axis),
-            (many.topk(1, 0).1, axis),
+            (many.topk(1, 0).indices, axis),
             (many.searchsorted(&many.slice((0,)), false), axis),
             (many.dim_size(0), axis),
             (many.count_nonzero(..), "count_nonzero: u8[2500000000]"),

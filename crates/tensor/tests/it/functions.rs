@@ -2,7 +2,8 @@
 //! the standard library.
 
 use panoply_tensor::{
-    AvgPoolOptions, CrossEntropyOptions, DType, Device, ScatterReduce, SortOrder, Tensor, Window, eval,
+    AvgPoolOptions, CrossEntropyOptions, DType, Device, ScatterReduce, SortOrder, Tensor, ValuesWithIndices, Window,
+    eval,
 };
 
 fn on_cpu(work: impl FnOnce()) {
@@ -96,7 +97,7 @@ fn differing_ranks_and_empty_rows() {
         // (0, 1, 2) × (1, 2, 4).
         assert_eq!(numbers(&matrix.cross(&one, -1))[..3], [0.0, 2.0, -1.0]);
         let none = Tensor::zeros([0, 100], DType::F32);
-        let (first, places) = none.topk(3, 1);
+        let ValuesWithIndices { values: first, indices: places } = none.topk(3, 1);
         eval(&[&none.sort(1, SortOrder::Ascending), &none.argsort(1, SortOrder::Descending), &first, &places]).unwrap();
         assert_eq!(places.shape().unwrap().dims(), [0, 3]);
     });

@@ -1,7 +1,7 @@
 //! Factorizations: products of the factors, matrices without a factorization, extreme magnitudes, batches. Second derivatives are compared
 //! with finite differences.
 
-use panoply_tensor::{DType, Device, Rng, Tensor, Triangle};
+use panoply_tensor::{DType, Device, Eigh, Lu, Qr, Rng, Slogdet, Tensor, Triangle};
 
 fn on_cpu(work: impl FnOnce()) {
     Device::get("cpu").unwrap().scope(work);
@@ -38,7 +38,7 @@ fn products_of_factors_equal_the_matrix() {
             }
             for (m, n) in [(1, 1), (5, 3), (40, 33), (70, 70), (300, 65), (20, 50), (64, 1)] {
                 let a = random(&[2, m, n]).cast(dtype);
-                let (q, r) = a.qr();
+                let Qr { q, r } = a.qr();
                 let k = m.min(n);
                 let apart = largest(&(q.t().matmul(&q) - identity(k, dtype)));
                 assert!(apart <= limit, "q of {m} × {n} in {dtype}: {apart}");
@@ -56,7 +56,7 @@ fn permuted_rows_equal_the_product_of_l_and_u() {
         for (dtype, limit) in [(DType::F32, 2e-6), (DType::F64, 3e-15)] {
             for n in [1, 2, 31, 32, 33, 64, 100, 200] {
                 let a = random(&[3, n, n]).cast(dtype);
-                let (order, l, u) = a.lu();
+                let Lu { perm: order, l, u } = a.lu();
                 let rows = a.take_along_dim(&order.unsqueeze(-1).broadcast_to(a.shape().unwrap()), 1);
                 let apart = largest(&(l.matmul(&u) - rows));
                 assert!(apart <= limit * largest(&a) * (n as f64).sqrt(), "lu of {n} in {dtype}: {apart}");
@@ -68,12 +68,12 @@ fn permuted_rows_equal_the_product_of_l_and_u() {
             }
         }
         // A column of zeros is unchanged, and NaN keeps its position.
-        let (_, l, u) = Tensor::from_slice(&[0f32, 1.0, 0.0, 2.0], [2, 2]).lu();
+        let Lu { l, u, .. } = Tensor::from_slice(&[0f32, 1.0, 0.0, 2.0], [2, 2]).lu();
         assert_eq!(
             (l.to_vec::<f32>().unwrap(), u.to_vec::<f32>().unwrap()),
             (vec![1.0, 0.0, 0.0, 1.0], vec![0.0, 1.0, 0.0, 2.0])
         );
-        let (order, _, u) = Tensor::from_slice(&[f32::NAN; 4], [2, 2]).lu();
+        let Lu { perm: order, u, .. } = Tensor::from_slice(&[f32::NAN; 4], [2, 2]).lu();
         assert!(order.to_vec::<i32>().unwrap() == [0, 1] && u.to_vec::<f32>().unwrap()[0].is_nan());
     });
 }
@@ -87,7 +87,7 @@ fn eigenvectors_and_eigenvalues_reconstruct_the_matrix() {
                 let limit = limit * (n as f64).sqrt();
                 let x = random(&[2, n, n]).cast(dtype);
                 let a = &x + x.t();
-                let (values, vectors) = a.eigh();
+                let Eigh { values, vectors } = a.eigh();
                 let apart = largest(&(vectors.t().matmul(&vectors) - identity(n, dtype)));
                 assert!(apart <= limit, "vectors of {n} in {dtype}: {apart}");
                 let apart = largest(&(a.matmul(&vectors) - &vectors * values.unsqueeze(-2))) / largest(&values);
@@ -101,21 +101,21 @@ fn eigenvectors_and_eigenvalues_reconstruct_the_matrix() {
             let places = Tensor::arange(96).cast(dtype) * (1.0 / 15.0);
             let few = random(&[96, 30]).cast(dtype);
             for a in [(-(places.unsqueeze(1) - places).square()).exp(), few.matmul(&few.t())] {
-                let (values, vectors) = a.eigh();
+                let Eigh { values, vectors } = a.eigh();
                 let apart = largest(&(a.matmul(&vectors) - &vectors * values.unsqueeze(-2))) / largest(&values);
                 assert!(apart <= limit, "in {dtype}: {apart}");
             }
         }
         // Equal eigenvalues, extreme ones, and an empty batch.
-        let (values, vectors) = identity(4, DType::F32).eigh();
+        let Eigh { values, vectors } = identity(4, DType::F32).eigh();
         assert_eq!(values.to_vec::<f32>().unwrap(), [1.0; 4]);
         assert_eq!(largest(&(vectors.t().matmul(&vectors) - identity(4, DType::F32))), 0.0);
         for scale in [1e-30, 1e30] {
             let a = Tensor::from_slice(&[2f32, 1.0, 1.0, 2.0], [2, 2]) * scale;
-            let values = (a.eigh().0 / scale).to_vec::<f32>().unwrap();
+            let values = (a.eigh().values / scale).to_vec::<f32>().unwrap();
             assert!((values[0] - 1.0).abs() < 1e-6 && (values[1] - 3.0).abs() < 1e-6, "{values:?}");
         }
-        let none = Tensor::zeros([0, 3, 3], DType::F32).eigh().0;
+        let none = Tensor::zeros([0, 3, 3], DType::F32).eigh().values;
         assert_eq!(none.shape().unwrap().dims(), [0, 3]);
     });
 }
@@ -147,7 +147,7 @@ fn qr_neither_overflows_nor_underflows() {
     on_cpu(|| {
         for scale in [1e-30, 1e30] {
             let a = random(&[6, 4]) * scale;
-            let (q, r) = a.qr();
+            let Qr { q, r } = a.qr();
             assert!(largest(&(q.t().matmul(&q) - identity(4, DType::F32))) < 2e-6);
             assert!(largest(&((q.matmul(&r) - &a) / scale)) < 2e-6);
         }
@@ -157,22 +157,22 @@ fn qr_neither_overflows_nor_underflows() {
         {
             for small in sizes {
                 let a = Tensor::from_slice(&[*small, 1.0, *small, -1.0], [2, 2]).cast(dtype);
-                let (q, _) = a.qr();
+                let q = a.qr().q;
                 assert!(largest(&(q.t().matmul(&q) - identity(2, dtype))) < limit, "{small} in {dtype}");
                 let ratio = a.det().cast(DType::F64).item::<f64>().unwrap() / -2.0 / small;
                 assert!((ratio - 1.0).abs() < limit, "{small} in {dtype}: {ratio}");
             }
         }
         // Nearly dependent columns, whose remainder has a square below the smallest number.
-        let (q, _) = Tensor::from_slice(&[1f32, 1.0, 0.0, 1e-20, 0.0, 1e-21], [3, 2]).qr();
+        let q = Tensor::from_slice(&[1f32, 1.0, 0.0, 1e-20, 0.0, 1e-21], [3, 2]).qr().q;
         assert!(largest(&(q.t().matmul(&q) - identity(2, DType::F32))) < 1e-6);
         // Nothing to reflect: LAPACK leaves such columns unchanged.
-        let (q, r) = identity(3, DType::F32).qr();
+        let Qr { q, r } = identity(3, DType::F32).qr();
         assert_eq!(q.to_vec::<f32>().unwrap(), identity(3, DType::F32).to_vec::<f32>().unwrap());
         assert_eq!(r.to_vec::<f32>().unwrap(), q.to_vec::<f32>().unwrap());
-        let (q, _) = Tensor::zeros([3, 2], DType::F32).qr();
+        let q = Tensor::zeros([3, 2], DType::F32).qr().q;
         assert_eq!(q.to_vec::<f32>().unwrap(), [1.0, 0.0, 0.0, 1.0, 0.0, 0.0]);
-        let (sign, logarithm) = (identity(40, DType::F32) * -1e3).slogdet();
+        let Slogdet { sign, logabsdet: logarithm } = (identity(40, DType::F32) * -1e3).slogdet();
         assert_eq!(sign.item::<f64>().unwrap(), 1.0);
         assert!((logarithm.item::<f64>().unwrap() - 40.0 * 1e3f64.ln()).abs() < 1e-4);
         assert_eq!(Tensor::zeros([0, 3, 3], DType::F32).det().to_vec::<f32>().unwrap(), [0f32; 0]);
@@ -193,7 +193,7 @@ fn determinants_have_the_sign_of_the_row_permutation() {
         for n in [1, 2, 3, 4, 6] {
             let a = random(&[5, n, n]).cast(DType::F64);
             let want: Vec<f64> = a.to_vec::<f64>().unwrap().chunks_exact(n * n).map(|a| expanded(a, n)).collect();
-            let (sign, logarithm) = a.slogdet();
+            let Slogdet { sign, logabsdet: logarithm } = a.slogdet();
             let (sign, logarithm) = (sign.to_vec::<f64>().unwrap(), logarithm.to_vec::<f64>().unwrap());
             for (at, have) in a.det().to_vec::<f64>().unwrap().into_iter().enumerate() {
                 let want = want[at];
@@ -221,14 +221,14 @@ fn factorizations_have_second_derivatives() {
         let start = random(&[4, 4]).cast(DType::F64) * 0.4 + identity(4, DType::F64) * 2.0;
         let direction = Rng::seed_from_u64(8).normal([4, 4]).cast(DType::F64);
         let losses: [(&str, Loss); 7] = [
-            ("determinant", |x| x.det().sin().sum(..) + x.slogdet().1.exp().sum(..)),
-            ("eigenvalues", |x| (x + x.t()).eigh().0.exp().sum(..)),
+            ("determinant", |x| x.det().sin().sum(..) + x.slogdet().logabsdet.exp().sum(..)),
+            ("eigenvalues", |x| (x + x.t()).eigh().values.exp().sum(..)),
             ("eigenvectors", |x| {
-                let (values, vectors) = (x + x.t()).eigh();
+                let Eigh { values, vectors } = (x + x.t()).eigh();
                 (&vectors * values.sin().unsqueeze(-2)).matmul(&vectors.t()).exp().sum(..)
             }),
             ("cholesky", |x| (x.matmul(&x.t()).cholesky() + 1.0).square().sum(..)),
-            ("qr", |x| (x.qr().0 + 0.3).square().sum(..) + x.qr().1.exp().sum(..)),
+            ("qr", |x| (x.qr().q + 0.3).square().sum(..) + x.qr().r.exp().sum(..)),
             ("solve", |x| x.solve(&Tensor::ones([4, 2], DType::F64)).exp().sum(..)),
             ("triangle", |x| x.solve_triangular(&Tensor::ones([4], DType::F64), Triangle::Upper).exp().sum(..)),
         ];

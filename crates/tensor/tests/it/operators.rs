@@ -1,6 +1,6 @@
 //! Operators on tensors, compared with the same operators in Rust.
 
-use panoply_tensor::{DType, Device, Scalar, SortOrder, Tensor, bf16, f16};
+use panoply_tensor::{DType, Device, Scalar, SortOrder, Tensor, ValuesWithIndices, bf16, f16};
 
 const X: [f32; 4] = [1.5, -2.0, 0.25, 7.0];
 
@@ -300,7 +300,7 @@ fn bools_are_ordered_as_in_rust() {
             [true, false, false, false, false, false]
         );
         assert_eq!(line.argsort(0, SortOrder::Ascending).to_vec::<i32>().unwrap(), [0, 2, 3, 4, 5, 1]);
-        let (values, places) = line.topk(2, 0);
+        let ValuesWithIndices { values, indices: places } = line.topk(2, 0);
         assert_eq!(
             (values.to_vec::<bool>().unwrap(), places.to_vec::<i32>().unwrap()),
             (vec![true, false], vec![1, 0])

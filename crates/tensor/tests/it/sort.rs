@@ -57,7 +57,7 @@ fn sort_argsort_and_topk_agree_with_rust_on_every_device() {
                         }
                     }
                     let count = length.min(5);
-                    let found = x.topk(count, 1).1.to_vec::<i32>().unwrap();
+                    let found = x.topk(count, 1).indices.to_vec::<i32>().unwrap();
                     let places = expected(&row, SortOrder::Descending);
                     assert!(
                         found[..count].iter().zip(&places).all(|(i, j)| *i as usize == *j),

@@ -54,7 +54,7 @@ pub const OPERATIONS: &[Operation] = operations! {
         abs acos acosh asin asinh atan atanh ceil cholesky complex_abs cos cosh detach det diag_embed
         eigh elu erf erfinv exp exp2 expm1 fft2 floor gelu gelu_tanh hardsigmoid hardswish ifft2 imag inv is_finite is_inf is_nan lgamma
         log log10 log1p log2 logsigmoid bitwise_not lu mish ones_like qr real reciprocal relu relu6 rfft2 round rsqrt selu sigmoid sign silu sin
-        sinh slogdet softplus softsign sqrt square t tan tanh trace trunc zeros_like;
+        sinh slogdet softplus softsign sqrt square svd t tan tanh trace trunc zeros_like;
     of two tensors:
         atan2 binary_cross_entropy binary_cross_entropy_with_logits bitwise_and bitwise_or bitwise_xor unsqueeze_like_channels complex_mul cross_entropy dot eq ge gt hinge_loss hypot kl_div kron l1_loss le
         lstsq logaddexp lt matmul maximum minimum mse_loss ne nll_loss outer bitwise_left_shift bitwise_right_shift floor_divide remainder solve;
@@ -166,6 +166,7 @@ pub const OPERATIONS: &[Operation] = operations! {
         x.conv_transpose(&weight, &ConvOptions { stride, padding, dilation, groups }, output_padding);
     cross(x: Tensor, y: Tensor, axis: isize = -1) => x.cross(&y, axis);
     einsum(equation: String, operands: Vec<Tensor>) => Tensor::einsum(&equation, &operands.iter().collect::<Vec<_>>());
+    matrix_power(x: Tensor, n: isize) => x.matrix_power(n as i64);
     max_pool1d(x: Tensor, kernel_size: [usize; 1], stride: Option<[usize; 1]> = None, padding: [usize; 1] = [0], dilation: [usize; 1] = [1]) =>
         x.max_pool(&Window { kernel_size, stride: stride.unwrap_or(kernel_size), dilation }, padding);
     max_pool2d(x: Tensor, kernel_size: [usize; 2], stride: Option<[usize; 2]> = None, padding: [usize; 2] = [0, 0], dilation: [usize; 2] = [1, 1]) =>
@@ -175,6 +176,7 @@ pub const OPERATIONS: &[Operation] = operations! {
     interpolate_nearest2d(x: Tensor, size: [usize; 2]) => x.interpolate(size, InterpolateMode::Nearest);
     rope(x: Tensor, positions: Tensor, base: f64 = 10000.0, interleaved: bool = false) =>
         x.rope(&positions, base, if interleaved { RopeStyle::Interleaved } else { RopeStyle::RotateHalf });
+    pinv(x: Tensor, rtol: Option<f64> = None) => x.pinv(rtol);
     solve_triangular(x: Tensor, right: Tensor, upper: bool = false) =>
         x.solve_triangular(&right, if upper { Triangle::Upper } else { Triangle::Lower });
     unfold2d(x: Tensor, kernel_size: [usize; 2], stride: [usize; 2] = [1, 1], dilation: [usize; 2] = [1, 1]) =>

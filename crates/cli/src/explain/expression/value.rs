@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::mem::discriminant;
 
-use panoply::{Axes, DType, FftNorm, Operand, Tensor, ValuesWithIndices};
+use panoply::{Axes, DType, Eigh, FftNorm, Lu, Operand, Qr, Slogdet, Svd, Tensor, ValuesWithIndices};
 
 /// A value in an expression.
 #[derive(Clone)]
@@ -55,22 +55,24 @@ impl From<Vec<Tensor>> for Value {
     }
 }
 
-impl From<ValuesWithIndices> for Value {
-    fn from(ValuesWithIndices { values, indices }: ValuesWithIndices) -> Value {
-        vec![values, indices].into()
-    }
+/// Results with several tensors become lists in the order of their fields.
+macro_rules! lists {
+    ($($result:ident { $($field:ident),+ })*) => {$(
+        impl From<$result> for Value {
+            fn from($result { $($field),+ }: $result) -> Value {
+                vec![$($field),+].into()
+            }
+        }
+    )*};
 }
 
-impl From<(Tensor, Tensor)> for Value {
-    fn from((one, two): (Tensor, Tensor)) -> Value {
-        vec![one, two].into()
-    }
-}
-
-impl From<(Tensor, Tensor, Tensor)> for Value {
-    fn from((one, two, three): (Tensor, Tensor, Tensor)) -> Value {
-        vec![one, two, three].into()
-    }
+lists! {
+    Eigh { values, vectors }
+    Lu { perm, l, u }
+    Qr { q, r }
+    Slogdet { sign, logabsdet }
+    Svd { u, s, vh }
+    ValuesWithIndices { values, indices }
 }
 
 /// Axes of a reduction; `None` for all.

@@ -12,16 +12,27 @@ use crate::tensor::Tensor;
 
 /// Maximum number of sweeps; elements off the diagonal that remain then are ignored. Most matrices converge in six to
 /// twelve; close eigenvalues take longer.
-const MOST_SWEEPS: usize = 60;
+pub(super) const MOST_SWEEPS: usize = 60;
+
+/// The eigendecomposition of symmetric matrices `[…, n, n]`.
+#[derive(Clone, Debug)]
+pub struct Eigh {
+    /// The eigenvalues `[…, n]` in ascending order.
+    #[doc(alias = "eigenvalues")]
+    pub values: Tensor,
+    /// The eigenvectors, as columns of `[…, n, n]`.
+    #[doc(alias = "eigenvectors")]
+    pub vectors: Tensor,
+}
 
 impl Tensor {
     /// Returns the eigenvalues `[…, n]` of symmetric matrices `[…, n, n]` of f32 or f64 in ascending order, and the
     /// eigenvectors as columns `[…, n, n]`, each of length 1 and of either sign. A matrix that is not symmetric is
     /// replaced by the mean of it and its transpose. The gradient of the eigenvectors needs distinct eigenvalues.
     #[track_caller]
-    pub fn eigh(&self) -> (Tensor, Tensor) {
+    pub fn eigh(&self) -> Eigh {
         if let Err(mistake) = self.matrices("eigh", true) {
-            return (mistake.clone(), mistake);
+            return Eigh { values: mistake.clone(), vectors: mistake };
         }
         let symmetric = (self + self.t()) * self.literal(0.5);
         let [vectors, values] = symmetric.decomposed();
@@ -34,7 +45,7 @@ impl Tensor {
             |[_, _, values], ()| values.clone(),
             |[_, vectors, _], _, g, ()| [Some((vectors * g.unsqueeze(-2)).matmul(&vectors.t())), None, None],
         );
-        (values, vectors)
+        Eigh { values, vectors }
     }
 
     /// Returns the eigenvectors, and the eigenvalues without a gradient.

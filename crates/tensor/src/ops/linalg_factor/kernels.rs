@@ -478,6 +478,66 @@ pub fn jacobi<T: Element>() -> Result<Kernel> {
     w.b.finish()
 }
 
+/// Builds the kernel for Jacobi rotations of the rows of matrices `a`, `n × n`, in place, until they are orthogonal. Each
+/// sweep rotates every pair of rows once. It ends after a sweep in which all cosines of angles between rows are rounding
+/// errors, or after `sweeps`. The rows of `v`, the identity at the start, are rotated alike. A work-group for each
+/// matrix.
+pub fn orthogonalize<T: Element>() -> Result<Kernel> {
+    let mut w = Writer::new::<T>("one_sided_jacobi");
+    w.b.group([BLOCK as u32, 1, 1]);
+    let (a, v) = (w.b.buffer("a", T::DTYPE, Access::InOut), w.b.buffer("v", T::DTYPE, Access::InOut));
+    let (n, sweeps) = (w.size("n"), w.size("sweeps"));
+    let (zero, one, two) = (w.b.index(0), w.b.index(1), w.b.index(2));
+    let (lane, matrix) = (w.b.builtin(Builtin::LocalId(0)), w.b.builtin(Builtin::GroupId(0)));
+    let (elems, odd) = (w.mul(n, n), w.b.alu(Alu::Rem, &[n, two]));
+    let (first, even) = (w.mul(matrix, elems), w.add(n, odd));
+    let (rounds, pairs) = (w.sub(even, one), w.div(even, two));
+
+    let (sweep, never) = (w.b.declare("sweep", zero, true), w.b.constant(Scalar::from(false)));
+    let done = w.b.declare("done", never, true);
+    let (swept, ended) = (w.b.get(sweep), w.b.get(done));
+    let (more, open) = (w.less(swept, sweeps), w.b.alu(Alu::Not, &[ended]));
+    let goes_on = w.b.alu(Alu::And, &[more, open]);
+    w.b.begin_while(goes_on);
+    let (largest, nothing) = (w.sum("largest"), w.float(0.0));
+    let round = w.each("round", zero, rounds, 1);
+    w.b.barrier();
+    let (_, rows) = w.begin_pair([lane, pairs, round, rounds, n]);
+    let products = ["upper", "lower", "beside"].map(|name| w.sum(name));
+    let i = w.each("i", zero, n, 1);
+    let [x, y] = rows.map(|row| w.at(first, row, n, i)).map(|at| w.load(a, at));
+    let (x, y) = (w.b.bind("x", x), w.b.bind("y", y));
+    products.into_iter().zip([(x, x), (y, y), (x, y)]).for_each(|(sum, (x, y))| w.accumulate(sum, x, y));
+    w.b.end();
+    let products = products.map(|sum| w.b.get(sum)).map(|value| w.b.bind("product", value));
+    let [upper, lower, beside] = products;
+    let lengths = [upper, lower].map(|square| w.b.alu(Alu::Sqrt, &[square]));
+    let scale = w.mul(lengths[0], lengths[1]);
+    let (some, cosine) = (w.less(nothing, scale), w.div(beside, scale));
+    let cosine = w.select(some, cosine, nothing);
+    w.most(largest, cosine);
+    let turn = rotation(&mut w, products).map(|value| w.b.bind("turn", value));
+    let i = w.each("i", zero, n, 1);
+    let places = rows.map(|row| w.at(first, row, n, i));
+    w.turn(a, places, turn);
+    w.turn(v, places, turn);
+    w.b.end();
+    w.end_pair();
+    w.b.end();
+    let mine = w.b.get(largest);
+    let largest = w.b.collective(CollectiveOp::Reduce(ReduceOp::Max), Scope::Group, mine);
+    // The rounding error of a scalar product of n elements.
+    let (size, unit) = (w.b.cast(w.dtype, n), if w.dtype == DType::F64 { f64::EPSILON } else { f32::EPSILON.into() });
+    let (root, unit) = (w.b.alu(Alu::Sqrt, &[size]), w.float(unit));
+    let rounding = w.mul(root, unit);
+    let small = w.b.alu(Alu::Le, &[largest, rounding]);
+    w.b.assign(done, small);
+    let next = w.add(swept, one);
+    w.b.assign(sweep, next);
+    w.b.end();
+    w.b.finish()
+}
+
 /// Returns the sine of the rotation and the tangent of its half, given both diagonal elements and the off-diagonal
 /// element that becomes 0. [Golub and Van Loan, 8.5]
 fn rotation(w: &mut Writer, [upper, lower, beside]: [ExprId; 3]) -> [ExprId; 2] {

@@ -11,18 +11,29 @@ use crate::call::CompositeOp;
 use crate::ops::sort::SortOrder;
 use crate::tensor::Tensor;
 
+/// LU factors of matrices `[…, n, n]`.
+#[derive(Clone, Debug)]
+pub struct Lu {
+    /// The row order `[…, n]`, as i32: row i of L · U is row `perm[i]` of the matrix. `torch.linalg.lu` returns it as a
+    /// matrix.
+    pub perm: Tensor,
+    /// The lower triangular factor `[…, n, n]`, with ones on the diagonal.
+    pub l: Tensor,
+    /// The upper triangular factor `[…, n, n]`.
+    pub u: Tensor,
+}
+
 impl Tensor {
-    /// Returns the row order, L and U of square matrices `[…, n, n]` of f32 or f64: row i of L · U is row `order[i]`
-    /// (i32) of the matrix. L is lower triangular with ones on the diagonal, U is upper triangular. With partial
+    /// Returns the row order, L and U of square matrices `[…, n, n]` of f32 or f64. L is lower triangular with ones on the diagonal, U is upper triangular. With partial
     /// pivoting no element of L exceeds 1 in magnitude. A singular matrix has zeros on the diagonal of U; the
     /// gradient needs a regular matrix.
     #[track_caller]
-    pub fn lu(&self) -> (Tensor, Tensor, Tensor) {
+    pub fn lu(&self) -> Lu {
         if let Err(mistake) = self.matrices("lu", true) {
-            return (mistake.clone(), mistake.clone(), mistake);
+            return Lu { perm: mistake.clone(), l: mistake.clone(), u: mistake };
         }
-        let [packed, order] = lu_packed(self);
-        (order, packed.unit_lower(), packed.triu(0))
+        let [packed, perm] = lu_packed(self);
+        Lu { perm, l: packed.unit_lower(), u: packed.triu(0) }
     }
 
     /// Returns the strictly lower triangle with ones on the diagonal.

@@ -1,8 +1,8 @@
 //! The cases of `ops.safetensors`, one line each.
 
 use panoply_tensor::{
-    AlignCorners, AttentionOptions, ConvOptions, CrossEntropyOptions, DType, FftNorm, FftOptions, InterpolateMode,
-    RopeStyle, ScatterReduce, SortOrder, Tensor, TensorIndex, Triangle, Window,
+    AlignCorners, AttentionOptions, ConvOptions, CrossEntropyOptions, DType, Eigh, FftNorm, FftOptions,
+    InterpolateMode, Lu, RopeStyle, ScatterReduce, SortOrder, Tensor, TensorIndex, Triangle, Window,
 };
 
 use super::{Fixture, close, devices};
@@ -80,7 +80,7 @@ pub const CASES: &[Case] = &[
     ("sort", |x| x[0].sort(1, SortOrder::Ascending)),
     ("argsort", |x| x[0].argsort(1, SortOrder::Ascending)),
     ("argsort down", |x| x[0].argsort(1, SortOrder::Descending)),
-    ("topk", |x| x[0].topk(3, 1).0),
+    ("topk", |x| x[0].topk(3, 1).values),
     ("median", |x| x[0].median(1)),
     ("argmax", |x| x[0].argmax(1)),
     ("tril", |x| x[0].tril(1)),
@@ -247,21 +247,21 @@ pub const CASES: &[Case] = &[
     ("solve_triangular, lower", |x| x[0].solve_triangular(&x[1], Triangle::Lower)),
     ("solve_triangular, upper", |x| x[0].solve_triangular(&x[1], Triangle::Upper)),
     ("solve_triangular of blocks", |x| x[0].solve_triangular(&x[1], Triangle::Upper)),
-    ("qr, q", |x| x[0].qr().0),
-    ("qr, r", |x| x[0].qr().1),
-    ("qr of squares, q", |x| x[0].qr().0),
-    ("qr of squares, r", |x| x[0].qr().1),
-    ("qr of wide, q", |x| x[0].qr().0),
-    ("qr of wide, r", |x| x[0].qr().1),
-    ("qr of blocks, q", |x| x[0].qr().0),
-    ("qr of blocks, r", |x| x[0].qr().1),
+    ("qr, q", |x| x[0].qr().q),
+    ("qr, r", |x| x[0].qr().r),
+    ("qr of squares, q", |x| x[0].qr().q),
+    ("qr of squares, r", |x| x[0].qr().r),
+    ("qr of wide, q", |x| x[0].qr().q),
+    ("qr of wide, r", |x| x[0].qr().r),
+    ("qr of blocks, q", |x| x[0].qr().q),
+    ("qr of blocks, r", |x| x[0].qr().r),
     ("solve", |x| x[0].solve(&x[1])),
     ("solve for a vector", |x| x[0].solve(&x[1])),
     ("lstsq", |x| x[0].lstsq(&x[1])),
     ("inverse", |x| x[0].inv()),
     ("determinant", |x| x[0].det()),
-    ("slogdet, sign", |x| x[0].slogdet().0),
-    ("slogdet", |x| x[0].slogdet().1),
+    ("slogdet, sign", |x| x[0].slogdet().sign),
+    ("slogdet", |x| x[0].slogdet().logabsdet),
     ("diagonal 2", |x| x[0].diagonal(2)),
     ("diagonal -1", |x| x[0].diagonal(-1)),
     ("cross", |x| x[0].cross(&x[1], 1)),
@@ -287,14 +287,14 @@ pub const CASES: &[Case] = &[
     ("linspace", |_| Tensor::linspace(-1.0, 2.0, 7, DType::F32)),
     ("linspace of 1", |_| Tensor::linspace(-1.0, 2.0, 1, DType::F32)),
     ("lu", |x| l_and_sine_of_u(&x[0])),
-    ("lu, order", |x| x[0].lu().0),
+    ("lu, order", |x| x[0].lu().perm),
     ("lu of blocks", |x| l_and_sine_of_u(&x[0])),
-    ("lu of blocks, order", |x| x[0].lu().0),
+    ("lu of blocks, order", |x| x[0].lu().perm),
     ("eigh", |x| {
-        let (values, vectors) = x[0].eigh();
+        let Eigh { values, vectors } = x[0].eigh();
         vectors.matmul(&values.sin().diag_embed()).matmul(&vectors.t())
     }),
-    ("eigh, values", |x| x[0].eigh().0),
+    ("eigh, values", |x| x[0].eigh().values),
     ("fft of n 4, ortho", |x| x[0].fft_with(-1, &FftOptions { n: Some(4), norm: FftNorm::Ortho })),
     ("fft of n 9, forward", |x| x[0].fft_with(-1, &FftOptions { n: Some(9), norm: FftNorm::Forward })),
     ("ifft of n 9, forward", |x| x[0].ifft_with(-1, &FftOptions { n: Some(9), norm: FftNorm::Forward })),
@@ -336,7 +336,7 @@ fn einsum(formula: &str, x: &[Tensor]) -> Tensor {
 }
 
 fn l_and_sine_of_u(x: &Tensor) -> Tensor {
-    let (_, l, u) = x.lu();
+    let Lu { l, u, .. } = x.lu();
     l.matmul(&u.sin())
 }
 
