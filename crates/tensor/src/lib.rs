@@ -71,5 +71,5 @@ pub use panoply_runtime::env::read_limit;
 pub use panoply_runtime::{Device, HostBytes, Storage, map_file};
 pub use plan_cache::{PlanCacheStats, stats as plan_cache_stats};
 pub use program::{Program, ProgramLeaf, program};
-pub use random::Rng;
+pub use random::{Replacement, Rng};
 pub use tensor::Tensor;

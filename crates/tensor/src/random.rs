@@ -5,6 +5,8 @@
 //!
 //! Source: Salmon, Moraes, Dror, Shaw, Parallel Random Numbers: As Easy as 1, 2, 3, SC'11.
 
+mod sampling;
+
 use std::sync::{Arc, OnceLock};
 
 use panoply_ir::builder::Builder;
@@ -12,9 +14,10 @@ use panoply_ir::kernel::{Access, Builtin, ExprId, Guard, Kernel};
 use panoply_ir::{Alu, DType, Error, Result, Scalar, Shape};
 
 use crate::tensor::Tensor;
+pub use sampling::Replacement;
 
-/// A random number generator: a seed and the number of blocks drawn. A copy repeats the numbers, so drawing borrows
-/// it mutably.
+/// A random number generator: a seed and the number of blocks drawn. Drawing borrows it mutably, since a clone repeats
+/// the numbers, as a key of JAX does: [`Rng::fork`] makes a generator with other numbers.
 #[doc(alias = "Generator")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rng {
@@ -70,7 +73,8 @@ impl Rng {
         Rng { seed, counter: 0, forks: 0, traced: None }
     }
 
-    /// Creates an independent generator, determined by the seed and the number of earlier forks.
+    /// Creates an independent generator, determined by the seed and the number of earlier forks. Its numbers differ from
+    /// those of this one; a clone would repeat them.
     #[doc(alias = "split")]
     pub fn fork(&mut self) -> Rng {
         self.draw_on_host();
@@ -87,11 +91,10 @@ impl Rng {
         words
     }
 
-    /// Draws a number in `0 .. below` on the host, without bias.
+    /// Draws a number in `0 .. below` on the host, without bias. [`Rng::randint`] draws a tensor.
     ///
     /// # Panics
     /// If `below` is 0.
-    #[doc(alias = "randint")]
     pub fn random_below(&mut self, below: u32) -> u32 {
         assert!(below > 0, "random_below: the bound must be at least 1");
         // Lemire, Fast Random Integer Generation in an Interval, 2019.
@@ -103,8 +106,7 @@ impl Rng {
         }
     }
 
-    /// Returns a random permutation of `0 .. len` (Fisher-Yates), on the host.
-    #[doc(alias = "randperm")]
+    /// Returns a random permutation of `0 .. len` (Fisher-Yates), on the host. [`Rng::randperm`] draws a tensor.
     pub fn permutation(&mut self, len: usize) -> Vec<usize> {
         let mut order: Vec<usize> = (0..len).collect();
         for i in (1..len).rev() {

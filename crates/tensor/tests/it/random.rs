@@ -1,7 +1,7 @@
 //! The random number generator, compared with the published vectors; tensors of random numbers, compared with the host.
 
 use panoply_tensor::random::philox;
-use panoply_tensor::{DType, Device, MemoryPlan, Rng};
+use panoply_tensor::{DType, Device, MemoryPlan, Replacement, Rng, Tensor};
 
 #[test]
 fn philox_matches_the_published_vectors() {
@@ -106,5 +106,117 @@ fn uniform_numbers_of_every_float_type_stay_below_one() {
                 .message()
                 .contains("use a float type")
         );
+    });
+}
+
+/// Checks that counts agree with expected ones by Pearson's chi-squared test. The limit is exceeded once in a million.
+#[track_caller]
+fn fits(counts: &[u32], expected: &[f64], limit: f64) {
+    let square = |(count, expected): (&u32, &f64)| match (*count, *expected) {
+        (0, 0.0) => 0.0,
+        (count, expected) => (f64::from(count) - expected).powi(2) / expected,
+    };
+    let statistic: f64 = counts.iter().zip(expected).map(square).sum();
+    assert!(statistic < limit, "{counts:?} instead of {expected:?}: {statistic}");
+}
+
+fn counted(positions: &[i32], len: usize) -> Vec<u32> {
+    let mut counts = vec![0; len];
+    positions.iter().for_each(|at| counts[*at as usize] += 1);
+    counts
+}
+
+#[test]
+fn integers_are_uniform_within_their_bounds() {
+    Device::get("cpu").unwrap().scope(|| {
+        let mut rng = Rng::seed_from_u64(11);
+        let drawn = rng.randint(-3, 7, [20, 1000]);
+        assert_eq!((drawn.dtype(), drawn.dims().unwrap()), (DType::I32, [20, 1000]));
+        let drawn = (drawn + 3).to_vec::<i32>().unwrap();
+        // Nine degrees of freedom.
+        fits(&counted(&drawn, 10), &[2000.0; 10], 43.4);
+        let whole = rng.randint(i32::MIN, i32::MAX, [10_000]).to_vec::<i32>().unwrap();
+        let below = whole.iter().filter(|x| **x < 0).count();
+        assert!((below as f64 - 5000.0).abs() < 5.0 * 50.0, "{below}");
+        assert_eq!(rng.randint(5, 6, [3]).to_vec::<i32>().unwrap(), [5; 3]);
+        let wrong = rng.randint(2, 2, [3]).check().unwrap_err();
+        assert!(wrong.message().starts_with("randint: there is no integer in 2 .. 2"), "{wrong}");
+    });
+}
+
+#[test]
+fn permutations_of_tensors_are_permutations_and_equally_likely() {
+    Device::get("cpu").unwrap().scope(|| {
+        let mut rng = Rng::seed_from_u64(12);
+        for len in [0, 1, 2, 100, 5000] {
+            let mut order = rng.randperm(len).to_vec::<i32>().unwrap();
+            assert!(len < 100 || !order.is_sorted());
+            order.sort_unstable();
+            assert!(order.into_iter().eq(0..len as i32), "{len}");
+        }
+        let mut counts = [0; 6];
+        for _ in 0..1200 {
+            let order = rng.randperm(3).to_vec::<i32>().unwrap();
+            counts[(order[0] * 2 + i32::from(order[1] > order[2])) as usize] += 1;
+        }
+        // Five degrees of freedom.
+        fits(&counts, &[200.0; 6], 35.9);
+    });
+}
+
+#[test]
+fn bernoulli_draws_ones_with_their_probabilities() {
+    Device::get("cpu").unwrap().scope(|| {
+        for dtype in [DType::F16, DType::F32, DType::F64] {
+            let probabilities = Tensor::from_slice(&[0f32, 0.25, 0.5, 1.0], [4]).cast(dtype);
+            let drawn = Rng::seed_from_u64(13).bernoulli(&probabilities.broadcast_to([10_000, 4]));
+            assert_eq!(drawn.dtype(), dtype);
+            assert!((drawn.eq(0) | drawn.eq(1)).all(..).item::<bool>().unwrap());
+            let means = drawn.cast(DType::F64).mean(0).to_vec::<f64>().unwrap();
+            // Five standard errors.
+            let errors = [0.0, 0.25, 0.5, 1.0].map(|p: f64| 5.0 * (p * (1.0 - p) / 10_000.0).sqrt());
+            assert!(
+                means.iter().zip([0.0, 0.25, 0.5, 1.0]).zip(errors).all(|((mean, p), e)| (mean - p).abs() <= e),
+                "{means:?}"
+            );
+        }
+        let wrong = Rng::seed_from_u64(1).bernoulli(&Tensor::arange(2)).check().unwrap_err();
+        assert!(wrong.message().starts_with("bernoulli: i32[2]"), "{wrong}");
+    });
+}
+
+#[test]
+fn samples_have_the_probabilities_of_their_weights() {
+    Device::get("cpu").unwrap().scope(|| {
+        let mut rng = Rng::seed_from_u64(14);
+        let weights = Tensor::from_slice(&[0f32, 2.0, 1.0, 0.0, 5.0, 0.0, 0.0, 3.0, 0.0, 9.0], [2, 5]);
+        let drawn = rng.multinomial(&weights, 4000, Replacement::Yes);
+        assert_eq!((drawn.dtype(), drawn.dims().unwrap()), (DType::I32, [2, 4000]));
+        let drawn = drawn.to_vec::<i32>().unwrap();
+        fits(&counted(&drawn[..4000], 5), &[0.0, 1000.0, 500.0, 0.0, 2500.0], 27.7);
+        fits(&counted(&drawn[4000..], 5), &[0.0, 0.0, 1000.0, 0.0, 3000.0], 23.9);
+
+        // Without replacement: the probability of each ordered pair is w[i] / 8 · w[j] / (8 - w[i]).
+        let rows = weights.narrow(0, 0, 1).broadcast_to([4000, 5]);
+        let drawn = rng.multinomial(&rows, 2, Replacement::No).to_vec::<i32>().unwrap();
+        let pairs: Vec<i32> = drawn.chunks(2).map(|pair| pair[0] * 5 + pair[1]).collect();
+        let given = [0.0, 2.0, 1.0, 0.0, 5.0];
+        let expected: Vec<f64> = (0..25)
+            .map(|at| (at / 5, at % 5))
+            .map(|(i, j)| if i == j { 0.0 } else { 4000.0 * given[i] / 8.0 * given[j] / (8.0 - given[i]) })
+            .collect();
+        fits(&counted(&pairs, 25), &expected, 35.9);
+        let all = rng.multinomial(&Tensor::from_slice(&[0.5f64, 0.1, 0.9], [3]), 3, Replacement::No);
+        let mut all = all.to_vec::<i32>().unwrap();
+        all.sort_unstable();
+        assert_eq!(all, [0, 1, 2]);
+
+        // No element of weight 0, however many there are.
+        let few = Tensor::arange(10_000).remainder(1000).eq(7).cast(DType::F32) * 0.1;
+        let drawn = rng.multinomial(&few, 2000, Replacement::Yes);
+        assert!(few.index_select(0, &drawn).gt(0).all(..).item::<bool>().unwrap());
+
+        let wrong = rng.multinomial(&weights, 6, Replacement::No).check().unwrap_err();
+        assert_eq!(wrong.message().split(" has ").nth(1).unwrap(), "too few elements for 6 samples");
     });
 }
