@@ -1,7 +1,7 @@
 //! The op table: one row for each public operation.
 
 use super::row::{Input, Row, any, flat, smooth, whole, within};
-use crate::{DType, KeepDim, Tensor};
+use crate::{DType, KeepDim, Tensor, TensorIndex};
 
 const A: Input = any(&[5, 7]);
 const B: Input = any(&[5, 7]);
@@ -83,8 +83,10 @@ pub const ROWS: &[Row] = &[
     smooth("slice", &[any(&[6, 7])], |x| x[0].slice((1..5, -3..))),
     smooth("slice at", &[any(&[6, 7])], |x| x[0].slice((.., 2))),
     smooth("slice with step", &[any(&[6, 7])], |x| {
-        use crate::TensorIndex::Slice;
-        x[0].slice(vec![Slice { start: Some(1), end: None, step: 2 }, Slice { start: None, end: None, step: 3 }])
+        x[0].slice((TensorIndex::from(1..).step_by(2), TensorIndex::FULL.step_by(3)))
+    }),
+    smooth("slice with new axes", &[any(&[2, 3, 4])], |x| {
+        x[0].slice((0, TensorIndex::NewAxis, TensorIndex::Ellipsis, 1..=2)).exp()
     }),
     smooth("flip", &[any(&[3, 5])], |x| x[0].flip(1) * &x[0]),
     smooth("flip of two axes", &[any(&[3, 2, 5])], |x| x[0].flip([0, -1]) * &x[0]),

@@ -1,12 +1,15 @@
 //! Views: other shapes and parts of the same elements, without copies; concatenation.
 
+use std::ops::{Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
+
 use panoply_ir::graph::{Op, Slice};
 use panoply_ir::{Error, Result, Shape};
 
 use super::axes::{Axes, ReshapeDims};
 use crate::tensor::Tensor;
 
-/// Index of [`Tensor::slice`] along one axis. Negative positions count from the end: -1 is the last element.
+/// Index of [`Tensor::slice`]. Negative positions count from the end: -1 is the last element. Rust's ranges and integers
+/// convert to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TensorIndex {
     /// Positions `start` (or the beginning) up to but not including `end` (or the end), every `step`-th.
@@ -20,50 +23,27 @@ pub enum TensorIndex {
     },
     /// A single position; the axis is removed.
     Index(isize),
+    /// A new axis of length 1.
+    NewAxis,
+    /// All axes that the other indices leave, in full; at most one.
+    Ellipsis,
 }
 
 impl TensorIndex {
     /// The full range of an axis.
     pub const FULL: TensorIndex = TensorIndex::Slice { start: None, end: None, step: 1 };
-}
 
-impl From<isize> for TensorIndex {
-    fn from(position: isize) -> TensorIndex {
-        TensorIndex::Index(position)
+    /// Returns every `step`-th position of this range; other indices stay.
+    #[must_use]
+    pub fn step_by(self, step: usize) -> TensorIndex {
+        match self {
+            TensorIndex::Slice { start, end, .. } => TensorIndex::Slice { start, end, step },
+            TensorIndex::Index(_) | TensorIndex::NewAxis | TensorIndex::Ellipsis => self,
+        }
     }
 }
 
-impl From<i32> for TensorIndex {
-    fn from(position: i32) -> TensorIndex {
-        TensorIndex::Index(position as isize)
-    }
-}
-
-impl From<std::ops::RangeFull> for TensorIndex {
-    fn from(_: std::ops::RangeFull) -> TensorIndex {
-        TensorIndex::FULL
-    }
-}
-
-impl From<std::ops::Range<isize>> for TensorIndex {
-    fn from(range: std::ops::Range<isize>) -> TensorIndex {
-        TensorIndex::Slice { start: Some(range.start), end: Some(range.end), step: 1 }
-    }
-}
-
-impl From<std::ops::RangeFrom<isize>> for TensorIndex {
-    fn from(range: std::ops::RangeFrom<isize>) -> TensorIndex {
-        TensorIndex::Slice { start: Some(range.start), end: None, step: 1 }
-    }
-}
-
-impl From<std::ops::RangeTo<isize>> for TensorIndex {
-    fn from(range: std::ops::RangeTo<isize>) -> TensorIndex {
-        TensorIndex::Slice { start: None, end: Some(range.end), step: 1 }
-    }
-}
-
-/// Indices of the leading axes: `(.., -3.., 5)`.
+/// Indices of the leading axes: one, or several as a tuple such as `(.., -3.., 5)`.
 pub trait IntoTensorIndices {
     /// Returns the indices in order.
     fn into_indices(self) -> Vec<TensorIndex>;
@@ -75,7 +55,70 @@ impl IntoTensorIndices for Vec<TensorIndex> {
     }
 }
 
-macro_rules! ranges {
+impl IntoTensorIndices for TensorIndex {
+    fn into_indices(self) -> Vec<TensorIndex> {
+        vec![self]
+    }
+}
+
+macro_rules! single {
+    ($($index:ty, |$value:ident| $made:expr;)*) => {$(
+        impl From<$index> for TensorIndex {
+            fn from($value: $index) -> TensorIndex {
+                $made
+            }
+        }
+
+        impl IntoTensorIndices for $index {
+            fn into_indices(self) -> Vec<TensorIndex> {
+                vec![self.into()]
+            }
+        }
+    )*};
+}
+
+macro_rules! index_types {
+    ($($number:ty: $convert:expr;)*) => {$(
+        single! {
+            $number, |position| TensorIndex::Index($convert(position));
+            Range<$number>, |range| range_of(Some($convert(range.start)), Some($convert(range.end)));
+            RangeFrom<$number>, |range| range_of(Some($convert(range.start)), None);
+            RangeTo<$number>, |range| range_of(None, Some($convert(range.end)));
+            RangeInclusive<$number>, |range| range_of(Some($convert(*range.start())), after($convert(*range.end())));
+            RangeToInclusive<$number>, |range| range_of(None, after($convert(range.end)));
+        }
+    )*};
+}
+
+single! {
+    RangeFull, |_full| TensorIndex::FULL;
+}
+
+index_types! {
+    isize: isize::from;
+    i32: from_i32;
+    usize: from_usize;
+}
+
+fn from_i32(position: i32) -> isize {
+    position as isize
+}
+
+fn from_usize(position: usize) -> isize {
+    // No tensor is longer than the largest isize.
+    isize::try_from(position).unwrap_or(isize::MAX)
+}
+
+fn range_of(start: Option<isize>, end: Option<isize>) -> TensorIndex {
+    TensorIndex::Slice { start, end, step: 1 }
+}
+
+/// Returns the end of a range with this last position.
+fn after(last: isize) -> Option<isize> {
+    if last == -1 { None } else { last.checked_add(1) }
+}
+
+macro_rules! tuples {
     ($($name:ident)+) => {
         impl<$($name: Into<TensorIndex>),+> IntoTensorIndices for ($($name,)+) {
             #[allow(non_snake_case)]
@@ -87,11 +130,12 @@ macro_rules! ranges {
     };
 }
 
-ranges!(A);
-ranges!(A B);
-ranges!(A B C);
-ranges!(A B C D);
-ranges!(A B C D E);
+tuples!(A);
+tuples!(A B);
+tuples!(A B C);
+tuples!(A B C D);
+tuples!(A B C D E);
+tuples!(A B C D E F);
 
 impl Tensor {
     /// Returns the number of elements.
@@ -294,43 +338,53 @@ impl Tensor {
         Tensor::primitive(Op::Pad(widths.to_vec()), &[self], padded.collect::<Vec<usize>>(), self.dtype())
     }
 
-    /// Slices the tensor: `x.slice((.., -3.., 5))`. Axes without an index are kept; bounds beyond an axis are a
-    /// mistake.
+    /// Slices the tensor, as `x[…]` does in NumPy and PyTorch. Axes without an index are kept; bounds beyond an axis are a
+    /// mistake. [`Tensor::index`] takes positions from tensors.
+    ///
+    /// ```
+    /// # use panoply_tensor::{Tensor, TensorIndex::{Ellipsis, NewAxis}};
+    /// let x = Tensor::arange(24).reshape([2, 3, 4]);
+    /// assert_eq!(x.slice(0).dims()?, [3, 4]); // x[0]
+    /// assert_eq!(x.slice((.., -2.., 1)).dims()?, [2, 2]); // x[:, -2:, 1]
+    /// assert_eq!(x.slice((Ellipsis, 0..=1)).dims()?, [2, 3, 2]); // x[..., 0:2]
+    /// assert_eq!(x.slice((1, NewAxis)).dims()?, [1, 3, 4]); // x[1, None]
+    /// # Ok::<(), panoply_tensor::Error>(())
+    /// ```
+    #[doc(alias = "getitem")]
+    #[doc(alias = "select")]
     #[track_caller]
-    pub fn slice(&self, ranges: impl IntoTensorIndices) -> Tensor {
+    pub fn slice(&self, indices: impl IntoTensorIndices) -> Tensor {
         if self.is_mistake() {
             return self.clone();
         }
-        let (mut ranges, dims) = (ranges.into_indices(), self.0.shape.dims());
-        if ranges.len() > dims.len() {
-            return Tensor::mistake(Error::mistake(format!("slice: {} ranges for {self:?}", ranges.len())));
+        let (mut indices, dims) = (indices.into_indices(), self.0.shape.dims());
+        let named =
+            indices.iter().filter(|index| !matches!(index, TensorIndex::NewAxis | TensorIndex::Ellipsis)).count();
+        let open = indices.iter().filter(|index| **index == TensorIndex::Ellipsis).count();
+        if named > dims.len() || open > 1 {
+            let what = if open > 1 { format!("{open} ellipses") } else { format!("{named} indices") };
+            return Tensor::mistake(Error::mistake(format!("slice: {what} for {self:?}")));
         }
-        ranges.resize(dims.len(), TensorIndex::FULL);
+        let at = indices.iter().position(|index| *index == TensorIndex::Ellipsis).unwrap_or(indices.len());
+        drop(indices.splice(at..(at + open), vec![TensorIndex::FULL; dims.len() - named]));
         let (mut slices, mut kept) = (Vec::new(), Vec::new());
-        for (axis, (range, dim)) in ranges.iter().zip(dims).enumerate() {
-            let place = |position: isize| {
-                let counted = if position < 0 { position + *dim as isize } else { position };
-                usize::try_from(counted).ok().filter(|counted| counted <= dim)
-            };
-            let slice = match *range {
-                TensorIndex::Index(position) => {
-                    place(position).filter(|p| p < dim).map(|start| Slice { start, step: 1, len: 1 })
+        for index in indices {
+            let axis = slices.len();
+            let slice = match index {
+                TensorIndex::NewAxis | TensorIndex::Ellipsis => {
+                    kept.push(1);
+                    continue;
                 }
-                TensorIndex::Slice { start, end, step } => {
-                    let bounds = (start.map_or(Some(0), place), end.map_or(Some(*dim), place));
-                    match bounds {
-                        (Some(start), Some(end)) if step > 0 => {
-                            Some(Slice { start, step: step as isize, len: end.saturating_sub(start).div_ceil(step) })
-                        }
-                        _ => None,
-                    }
-                }
+                TensorIndex::Index(position) => from_start(position, dims[axis])
+                    .filter(|position| *position < dims[axis])
+                    .map(|start| Slice { start, step: 1, len: 1 }),
+                TensorIndex::Slice { start, end, step } => range_within(start, end, step, dims[axis]),
             };
             let Some(slice) = slice else {
-                let message = format!("slice: {range:?} does not fit axis {axis} of {self:?}");
+                let message = format!("slice: {index:?} does not fit axis {axis} of {self:?}");
                 return Tensor::mistake(Error::mistake(message));
             };
-            if !matches!(range, TensorIndex::Index(_)) {
+            if !matches!(index, TensorIndex::Index(_)) {
                 kept.push(slice.len);
             }
             slices.push(slice);
@@ -482,4 +536,17 @@ fn joined(parts: &[Tensor], axis: &usize) -> Tensor {
         before += length(part);
     }
     whole
+}
+
+/// Returns a position counted from the start; `None` if it is beyond the axis. The end of the axis is a position.
+fn from_start(position: isize, length: usize) -> Option<usize> {
+    let counted = if position < 0 { position + length as isize } else { position };
+    usize::try_from(counted).ok().filter(|counted| *counted <= length)
+}
+
+/// Returns the slice of an axis; `None` if a bound is beyond the axis or the step is 0.
+fn range_within(start: Option<isize>, end: Option<isize>, step: usize, length: usize) -> Option<Slice> {
+    let start = start.map_or(Some(0), |start| from_start(start, length))?;
+    let end = end.map_or(Some(length), |end| from_start(end, length))?;
+    (step > 0).then(|| Slice { start, step: step as isize, len: end.saturating_sub(start).div_ceil(step) })
 }
