@@ -4,7 +4,7 @@
 
 use panoply::nn::{AdamW, ForwardContext, Layer, Linear};
 use panoply::prelude::*;
-use panoply::{Module, Rng, Shape, Tensor};
+use panoply::{Module, Reduction, Rng, Shape, Tensor};
 
 /// x · |x|: grows faster than x on both sides; its derivative is 2 |x|.
 #[kernel]
@@ -52,7 +52,7 @@ pub fn main() -> Result<()> {
     let mut last = f64::NAN;
     for step in 0..300 {
         let mut pass = ForwardContext::train(&mut rng);
-        let loss = model.forward(&x, &mut pass).mse_loss(&target);
+        let loss = model.forward(&x, &mut pass).mse_loss(&target, Reduction::Mean);
         last = optimizer.step(&mut model, loss, pass)?;
         if step % 100 == 0 {
             println!("step {step:>3}: loss {last:.4}");

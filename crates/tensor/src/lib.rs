@@ -60,7 +60,7 @@ pub use ops::fft_options::{FftNorm, FftOptions};
 pub use ops::index::ScatterReduce;
 pub use ops::interpolate::{AlignCorners, InterpolateMode};
 pub use ops::linalg_factor::{Eigh, Lu, Qr, Slogdet, Svd, Triangle};
-pub use ops::loss::CrossEntropyOptions;
+pub use ops::loss::{BceOptions, CrossEntropyOptions, Reduction};
 pub use ops::operand::Operand;
 pub use ops::pool::AvgPoolOptions;
 pub use ops::sort::{SortOrder, ValuesWithIndices};

@@ -168,10 +168,11 @@ const SHAPES: &[(&str, &str)] = &[
     ("fft_with(complex(x, y), axis=0, n=32)", "f32[32, 64, 2]"), ("ifft_with(complex(x, y), n=32)", "f32[64, 32, 2]"),
     ("rfft(x)", "f32[64, 33, 2]"), ("irfft(rfft(x), 64)", "f32[64, 64]"), ("irfft2(rfft2(x), 64)", "f32[64, 64]"),
     ("irfft_with(rfft(x), n=32)", "f32[64, 32]"), ("rfft_with(x, n=32)", "f32[64, 17, 2]"), ("cosine_embedding_loss(x, y, x[0])", "f32[]"),
-    ("cosine_similarity(x, y)", "f32[64]"), ("cross_entropy_with(x, argmax(y, 1), label_smoothing=0.1)", "f32[]"), ("gradient(mean(x @ w), w)", "f32[64, 64]"),
-    ("hessian(sum(x[0] ** 2), x)", "f32[64, 64, 64, 64]"), ("huber_loss(x, y, delta=2)", "f32[]"), ("jacobian(x[0] ** 2, x)", "f32[64, 64, 64]"),
+    ("cosine_similarity(x, y)", "f32[64]"), ("cross_entropy_with_options(x, argmax(y, 1), label_smoothing=0.1)", "f32[]"), ("gradient(mean(x @ w), w)", "f32[64, 64]"),
+    ("hessian(sum(x[0] ** 2), x)", "f32[64, 64, 64, 64]"), ("huber_loss(x, y, delta=2)", "f32[]"), ("mse_loss(x, y, \"none\")", "f32[64, 64]"),
+    ("binary_cross_entropy_with_logits(x, y, pos_weight=z[0])", "f32[]"), ("jacobian(x[0] ** 2, x)", "f32[64, 64, 64]"),
     ("scaled_dot_product_attention(x.reshape(2, 32, 64), y.reshape(2, 32, 64), z.reshape(2, 32, 64), is_causal=True, scale=0.5)", "f32[2, 32, 64]"),
-    ("ctc_loss(log_softmax(x.reshape(8, 8, 64)), arange(3).broadcast_to(8, 3), full([8], 8).cast(i32), full([8], 3).cast(i32))", "f32[8]"),
+    ("ctc_loss(log_softmax(x.reshape(8, 8, 64)), arange(3).broadcast_to(8, 3), full([8], 8).cast(i32), full([8], 3).cast(i32))", "f32[]"),
 ];
 
 #[test]
@@ -216,10 +217,12 @@ const OPTIONS: &[(&str, &[&str])] = &[
     ("solve_triangular(x, y)", &["upper=true"]), ("pinv(x)", &["rtol=0.1"]), ("unfold2d(x, 3)", &["stride=2", "dilation=2"]),
     ("fft_with(complex(x, y))", &["axis=0", "n=32", "norm=\"forward\""]), ("ifft_with(complex(x, y))", &["axis=0", "n=32", "norm=\"ortho\""]),
     ("rfft_with(x)", &["axis=0", "n=32", "norm=\"ortho\""]), ("irfft_with(complex(x, y))", &["axis=0", "n=32", "norm=\"forward\""]),
-    ("irfft(complex(x[:33, :33], y[:33, :33]), 64)", &["axis=0"]), ("cosine_embedding_loss(x, y, x[0])", &["margin=0.5"]), ("cosine_similarity(x, y)", &["epsilon=0.1"]),
-    ("cross_entropy_with(x, argmax(y, 1))", &["label_smoothing=0.1", "weight=y[0]", "ignore_index=0"]),
-    ("ctc_loss(log_softmax(x.reshape(8, 8, 64)), arange(3).broadcast_to(8, 3), full([8], 8).cast(i32), full([8], 3).cast(i32))", &["blank=1"]),
-    ("huber_loss(x, y)", &["delta=2"]), ("fft(complex(x, y))", &["axis=0"]), ("ifft(complex(x, y))", &["axis=0"]), ("squeeze(x.reshape(1, 64, 64, 1))", &["axis=0"]), ("unbind(x[:2, :3])", &["axis=1"]),
+    ("irfft(complex(x[:33, :33], y[:33, :33]), 64)", &["axis=0"]), ("cosine_embedding_loss(x, y, x[0])", &["margin=0.5", "reduction=\"none\""]), ("cosine_similarity(x, y)", &["axis=0", "epsilon=0.1"]),
+    ("cross_entropy_with_options(x, argmax(y, 1))", &["label_smoothing=0.1", "weight=y[0]", "ignore_index=0", "reduction=\"sum\""]),
+    ("ctc_loss(log_softmax(x.reshape(8, 8, 64)), arange(3).broadcast_to(8, 3), full([8], 8).cast(i32), full([8], 3).cast(i32))", &["blank=1", "reduction=\"none\""]),
+    ("huber_loss(x, y)", &["delta=2", "reduction=\"sum\""]), ("mse_loss(x, y)", &["reduction=\"none\""]), ("l1_loss(x, y)", &["reduction=\"none\""]),
+    ("hinge_loss(x, y)", &["reduction=\"sum\""]), ("kl_div(x, y)", &["reduction=\"none\""]), ("nll_loss(x, argmax(y, 1))", &["reduction=\"none\""]),
+    ("binary_cross_entropy(x, y)", &["reduction=\"none\""]), ("binary_cross_entropy_with_logits(x, y)", &["weight=z", "pos_weight=z[0]", "reduction=\"none\""]), ("fft(complex(x, y))", &["axis=0"]), ("ifft(complex(x, y))", &["axis=0"]), ("squeeze(x.reshape(1, 64, 64, 1))", &["axis=0"]), ("unbind(x[:2, :3])", &["axis=1"]),
 ];
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use panoply_tensor::{CrossEntropyOptions, DType, Error, Result, Tensor};
+use panoply_tensor::{BceOptions, CrossEntropyOptions, DType, Error, Reduction, Result, Tensor};
 use serde::{Deserialize, Serialize};
 
 use crate::data::Targets;
@@ -191,11 +191,11 @@ impl Loss {
                     Error::mistake(message).note(format!("the outputs are {outputs:?}, the targets {targets:?}")),
                 )
             }
-            LossKind::BceWithLogits => outputs.binary_cross_entropy_with_logits(targets),
-            LossKind::KlDiv => outputs.log_softmax(-1).kl_div(targets),
-            LossKind::Mse => self.scaled(&outputs).mse_loss(&self.scaled(targets)),
-            LossKind::L1 => self.scaled(&outputs).l1_loss(&self.scaled(targets)),
-            LossKind::Huber => self.scaled(&outputs).huber_loss(&self.scaled(targets), 1.0),
+            LossKind::BceWithLogits => outputs.binary_cross_entropy_with_logits(targets, &BceOptions::default()),
+            LossKind::KlDiv => outputs.log_softmax(-1).kl_div(targets, Reduction::Mean),
+            LossKind::Mse => self.scaled(&outputs).mse_loss(&self.scaled(targets), Reduction::Mean),
+            LossKind::L1 => self.scaled(&outputs).l1_loss(&self.scaled(targets), Reduction::Mean),
+            LossKind::Huber => self.scaled(&outputs).huber_loss(&self.scaled(targets), 1.0, Reduction::Mean),
         }
     }
 
@@ -398,7 +398,7 @@ impl Loss {
         }
         let options =
             CrossEntropyOptions { label_smoothing: self.label_smoothing, ignore_index: None, weight: weights.as_ref() };
-        logits.cross_entropy_with(&classes, &options)
+        logits.cross_entropy_with_options(&classes, &options)
     }
 
     /// Binary cross-entropy of one-hot classes: the mean over the classes of an example, then the weighted mean over the examples.
@@ -414,7 +414,9 @@ impl Loss {
                 Error::mistake(message).note(format!("the logits are {logits:?}, the classes {classes:?}")),
             );
         }
-        let Some(weights) = self.weights() else { return logits.binary_cross_entropy_with_logits(&wanted) };
+        let Some(weights) = self.weights() else {
+            return logits.binary_cross_entropy_with_logits(&wanted, &BceOptions::default());
+        };
         let each = (logits.softplus() - logits * &wanted).mean(-1);
         let counts = weights.index_select(0, classes);
         (each * &counts).sum(..) / counts.sum(..)

@@ -7,7 +7,7 @@ use panoply_nn::{
     ParamVisitorMut, Sequential, Sgd, TransformerConfig, TransformerEncoderLayer, evaluate, init,
     sinusoidal_positional_encoding,
 };
-use panoply_tensor::{DType, Device, Result, Rng, Tensor};
+use panoply_tensor::{DType, Device, Reduction, Result, Rng, Tensor};
 
 fn on_cpu(work: impl FnOnce()) {
     Device::get("cpu").unwrap().scope(work);
@@ -119,7 +119,7 @@ fn accumulated_parts_equal_the_whole_batch() {
         let start = Linear::new(5, 3, &mut Rng::seed_from_u64(1));
         let (x, y) = (Rng::seed_from_u64(2).normal([8, 5]), Rng::seed_from_u64(3).normal([8, 3]));
         let loss = |model: &Linear, from: usize, count: usize, pass: &mut ForwardContext<'_>| {
-            model.forward(&x.narrow(0, from, count), pass).mse_loss(&y.narrow(0, from, count))
+            model.forward(&x.narrow(0, from, count), pass).mse_loss(&y.narrow(0, from, count), Reduction::Mean)
         };
         let mut rng = Rng::seed_from_u64(0);
         let (mut whole, mut parts) = (start.clone(), start.clone());

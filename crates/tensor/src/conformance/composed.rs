@@ -2,8 +2,8 @@
 
 use super::row::{Input, Row, any, flat, smooth, whole, within};
 use crate::{
-    AlignCorners, AttentionOptions, AvgPoolOptions, ConvOptions, CrossEntropyOptions, DType, InterpolateMode, KeepDim,
-    RopeStyle, ScatterReduce, SortOrder, Tensor, Window,
+    AlignCorners, AttentionOptions, AvgPoolOptions, BceOptions, ConvOptions, CrossEntropyOptions, DType,
+    InterpolateMode, KeepDim, Reduction, RopeStyle, ScatterReduce, SortOrder, Tensor, Window,
 };
 
 const A: Input = any(&[5, 7]);
@@ -271,22 +271,62 @@ pub const ROWS: &[Row] = &[
     smooth("rope by pairs", &[any(&[2, 5, 6]), whole(&[5], 40.0)], |x| x[0].rope(&x[1], 100.0, RopeStyle::Interleaved)),
     // Losses.
     smooth("cross_entropy, smoothed", &[any(&[6, 10]), whole(&[6], 10.0)], |x| {
-        x[0].cross_entropy_with(&x[1], &CrossEntropyOptions { label_smoothing: 0.1, ..CrossEntropyOptions::default() })
+        x[0].cross_entropy_with_options(
+            &x[1],
+            &CrossEntropyOptions { label_smoothing: 0.1, ..CrossEntropyOptions::default() },
+        )
     }),
     smooth("cross_entropy, weighted and ignoring", &[any(&[9, 4]), whole(&[9], 4.0), within(&[4], 0.5, 2.0)], |x| {
-        let options = CrossEntropyOptions { label_smoothing: 0.2, ignore_index: Some(1), weight: Some(&x[2]) };
-        x[0].cross_entropy_with(&x[1], &options)
+        let options = CrossEntropyOptions {
+            label_smoothing: 0.2,
+            ignore_index: Some(1),
+            weight: Some(&x[2]),
+            ..CrossEntropyOptions::default()
+        };
+        x[0].cross_entropy_with_options(&x[1], &options)
     }),
     smooth("cross_entropy of shares", &[any(&[6, 10]), any(&[6, 10])], |x| {
-        x[0].cross_entropy_with(&x[1].softmax(-1), &CrossEntropyOptions::default())
+        x[0].cross_entropy_with_options(&x[1].softmax(-1), &CrossEntropyOptions::default())
     }),
-    smooth("nll", &[any(&[6, 10]), whole(&[6], 10.0)], |x| x[0].nll_loss(&x[1])),
-    smooth("binary_cross_entropy", &[SHARE, within(&[5, 7], 0.0, 1.0)], |x| x[0].binary_cross_entropy(&x[1])),
-    smooth("kl_div", &[A, SHARE], |x| x[0].log_softmax(-1).kl_div(&x[1])),
-    smooth("cosine_similarity", &[A, B], |x| x[0].cosine_similarity(&x[1], 1e-8)),
+    smooth("cross_entropy of many positions", &[any(&[2, 5, 3, 2]), whole(&[2, 3, 2], 5.0), any(&[2, 3, 2])], |x| {
+        let options = CrossEntropyOptions { reduction: Reduction::None, ..CrossEntropyOptions::default() };
+        x[0].cross_entropy_with_options(&x[1], &options) * &x[2]
+    }),
+    smooth("cross_entropy of shares, summed", &[any(&[2, 5, 3]), any(&[2, 5, 3])], |x| {
+        let options = CrossEntropyOptions { reduction: Reduction::Sum, ..CrossEntropyOptions::default() };
+        x[0].cross_entropy_with_options(&x[1].softmax(1), &options)
+    }),
+    smooth("nll of many positions", &[any(&[2, 5, 3]), whole(&[2, 3], 5.0)], |x| {
+        x[0].log_softmax(1).nll_loss(&x[1], Reduction::None).exp()
+    }),
+    smooth(
+        "binary_cross_entropy_with_logits, weighted",
+        &[A, within(&[5, 7], 0.0, 1.0), within(&[7], 0.5, 3.0), within(&[5, 1], 0.5, 2.0)],
+        |x| {
+            let options = BceOptions { weight: Some(&x[3]), pos_weight: Some(&x[2]), reduction: Reduction::Sum };
+            x[0].binary_cross_entropy_with_logits(&x[1], &options)
+        },
+    ),
+    smooth("losses of elements", &[A, B, SHARE], |x| {
+        let none = Reduction::None;
+        let losses = x[0].mse_loss(&x[1], none) + x[0].l1_loss(&x[1], none) * x[0].huber_loss(&x[1], 0.7, none);
+        losses * x[0].hinge_loss(&x[1], none) + x[2].binary_cross_entropy(&x[2].square(), none)
+    }),
+    smooth("losses of rows", &[A, SHARE, B], |x| {
+        let none = Reduction::None;
+        let target = x[0].narrow(1, 0, 1).squeeze(1).sign();
+        x[0].log_softmax(-1).kl_div(&x[1], none) * x[0].cosine_embedding_loss(&x[2], &target, 0.1, none)
+    }),
+    smooth("nll", &[any(&[6, 10]), whole(&[6], 10.0)], |x| x[0].nll_loss(&x[1], Reduction::Mean)),
+    smooth("binary_cross_entropy", &[SHARE, within(&[5, 7], 0.0, 1.0)], |x| {
+        x[0].binary_cross_entropy(&x[1], Reduction::Mean)
+    }),
+    smooth("kl_div", &[A, SHARE], |x| x[0].log_softmax(-1).kl_div(&x[1], Reduction::Mean)),
+    smooth("cosine_similarity", &[A, B], |x| x[0].cosine_similarity(&x[1], -1, 1e-8)),
+    smooth("cosine_similarity of columns", &[A, B], |x| x[0].cosine_similarity(&x[1], 0, 1e-8)),
     smooth("cosine_embedding_loss", &[any(&[8, 3]), any(&[8, 3]), whole(&[8], 2.0)], |x| {
         let alike = x[2].cast(x[0].dtype()) * 2.0 - 1.0;
-        x[0].cosine_embedding_loss(&x[1], &alike, 0.1)
+        x[0].cosine_embedding_loss(&x[1], &alike, 0.1, Reduction::Mean)
     }),
-    smooth("hinge", &[A, B], |x| x[0].hinge_loss(&x[1].sign())),
+    smooth("hinge", &[A, B], |x| x[0].hinge_loss(&x[1].sign(), Reduction::Mean)),
 ];

@@ -1,7 +1,7 @@
 //! The op table: one row for each public operation.
 
 use super::row::{Input, Row, any, flat, smooth, whole, within};
-use crate::{DType, KeepDim, Tensor, TensorIndex};
+use crate::{BceOptions, DType, KeepDim, Reduction, Tensor, TensorIndex};
 
 const A: Input = any(&[5, 7]);
 const B: Input = any(&[5, 7]);
@@ -179,11 +179,11 @@ pub const ROWS: &[Row] = &[
     smooth("layer_norm", &[any(&[4, 30])], |x| x[0].layer_norm(1e-5)),
     smooth("rms_norm", &[any(&[4, 30])], |x| x[0].rms_norm(1e-5)),
     smooth("cross_entropy", &[any(&[6, 10]), whole(&[6], 10.0)], |x| x[0].cross_entropy(&x[1])),
-    smooth("mse", &[A, B], |x| x[0].mse_loss(&x[1])),
-    smooth("l1", &[A, B], |x| x[0].l1_loss(&x[1])),
-    smooth("huber", &[A, B], |x| x[0].huber_loss(&x[1], 0.7)),
+    smooth("mse", &[A, B], |x| x[0].mse_loss(&x[1], Reduction::Mean)),
+    smooth("l1", &[A, B], |x| x[0].l1_loss(&x[1], Reduction::Mean)),
+    smooth("huber", &[A, B], |x| x[0].huber_loss(&x[1], 0.7, Reduction::Mean)),
     smooth("binary_cross_entropy_with_logits", &[A, within(&[5, 7], 0.0, 1.0)], |x| {
-        x[0].binary_cross_entropy_with_logits(&x[1])
+        x[0].binary_cross_entropy_with_logits(&x[1], &BceOptions::default())
     }),
     smooth("a network", &[any(&[5, 8]), any(&[8, 16]), any(&[16]), any(&[16, 3])], |x| {
         (x[0].matmul(&x[1]) + &x[2]).gelu().matmul(&x[3]).softmax(-1)

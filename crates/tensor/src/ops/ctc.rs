@@ -2,20 +2,28 @@
 
 use panoply_ir::{DType, Error};
 
+use super::loss::Reduction;
 use crate::tensor::Tensor;
 
 /// Replaces ln(0), so that differences are not NaN.
 const NEVER: f64 = -1e30;
 
 impl Tensor {
-    /// Returns -ln of the probability of the labels, for each example: `[batch]`; infinite where the labels are
-    /// impossible.
+    /// Returns -ln of the probability of the labels; infinite where the labels are impossible. Without reduction it is
+    /// `[batch]`; the mean divides the loss of each example by the number of its labels, at least 1, as in PyTorch.
     ///
     /// `self` are log-probabilities `[time, batch, classes]`, with `blank` the index of the blank class. `targets`
     /// are labels `[batch, most]`, of which the first `lengths` are used; `times` are the lengths of the input
     /// sequences. `times` and `lengths` are `[batch]`; all three are i32.
     #[track_caller]
-    pub fn ctc_loss(&self, targets: &Tensor, times: &Tensor, lengths: &Tensor, blank: usize) -> Tensor {
+    pub fn ctc_loss(
+        &self,
+        targets: &Tensor,
+        times: &Tensor,
+        lengths: &Tensor,
+        blank: usize,
+        reduction: Reduction,
+    ) -> Tensor {
         let operands = [self, targets, times, lengths];
         if let Some(mistake) = operands.into_iter().find(|operand| operand.is_mistake()) {
             return mistake.clone();
@@ -32,7 +40,14 @@ impl Tensor {
             let message = "ctc_loss: needs log-probabilities [time, batch, classes], targets [batch, most], times and lengths [batch] as i32";
             return Tensor::mistake(Error::mistake(message).note(format!("operands {operands:?}, blank {blank}")));
         }
-        self.in_f32(|logs| logs.ctc_of(targets, times, lengths, blank))
+        self.in_f32(|logs| {
+            let losses = logs.ctc_of(targets, times, lengths, blank);
+            match reduction {
+                Reduction::None => losses,
+                Reduction::Mean => (&losses / lengths.clamp_min(1).cast(losses.dtype())).mean(..),
+                Reduction::Sum => losses.sum(..),
+            }
+        })
     }
 
     /// Computes [`Tensor::ctc_loss`] of valid operands, in a precision above f16 and bf16.

@@ -2,7 +2,7 @@
 //! plain tensors of the valid length, or is rejected.
 
 use panoply_runtime::Device;
-use panoply_tensor::{AttentionOptions, DType, Dim, Error, Result, Tensor, jit};
+use panoply_tensor::{AttentionOptions, DType, Dim, Error, Reduction, Result, Tensor, jit};
 
 /// Shapes and values.
 type Values = Vec<(Vec<usize>, Vec<f32>)>;
@@ -218,15 +218,20 @@ fn ctc_loss_with_a_dynamic_batch() {
         let of = |x: &Tensor, open: bool| {
             let [targets, times, lengths] =
                 [&targets, &times, &lengths].map(|of| if open { of.mark_dynamic(0, &n) } else { of.clone() });
-            let loss = x.log_softmax(-1).ctc_loss(&targets, &times, &lengths, 0);
+            let loss = x.log_softmax(-1).ctc_loss(&targets, &times, &lengths, 0, Reduction::None);
             let slope = loss.sin().mean(..).gradients(&[x])?;
             Ok([vec![loss], slope].concat())
         };
         near(of(&shares.mark_dynamic(1, &n), true), of(&shares, false), "ctc");
     }
     let [targets, counts] = [vec![4, 2], vec![4]].map(|dims| Tensor::full(dims, 1i32));
-    let wrong =
-        plain(1, &[3, 4, 4]).ctc_loss(&targets.narrow(0, 0, 3).mark_dynamic(0, &Dim::new("m", 4)), &counts, &counts, 0);
+    let wrong = plain(1, &[3, 4, 4]).ctc_loss(
+        &targets.narrow(0, 0, 3).mark_dynamic(0, &Dim::new("m", 4)),
+        &counts,
+        &counts,
+        0,
+        Reduction::None,
+    );
     assert!(wrong.check().unwrap_err().is_mistake());
 }
 

@@ -1,8 +1,8 @@
 //! Errors of invalid expressions: one sentence with the operands and the source line, and never a panic.
 
 use panoply_tensor::{
-    AlignCorners, AttentionOptions, ConvOptions, DType, Device, FftOptions, InterpolateMode, Rng, ScatterReduce,
-    SortOrder, Tensor, Triangle, Window, eval, plan_cache_stats,
+    AlignCorners, AttentionOptions, ConvOptions, DType, Device, FftOptions, InterpolateMode, Reduction, Rng,
+    ScatterReduce, SortOrder, Tensor, Triangle, Window, eval, plan_cache_stats,
 };
 
 fn on_cpu(work: impl FnOnce()) {
@@ -312,7 +312,7 @@ fn operations_report_masks_and_types_that_do_not_fit() {
             ),
             (Tensor::einsum("ij,jk", &[&flags.cast(DType::F32), &flags.cast(DType::F64)]), "not f32 and f64"),
             (ones(&[3, 4]).sum([0, -2]), "sum: axis 0 of f32[3, 4]"),
-            (ones(&[3]).huber_loss(&ones(&[3]), -1.0), "huber_loss: delta is -1, but must be above 0"),
+            (ones(&[3]).huber_loss(&ones(&[3]), -1.0, Reduction::Mean), "huber_loss: delta is -1, but must be above 0"),
             (Tensor::stack([ones(&[2])], 4), "unsqueeze: axis 4 is out of range"),
             (ones(&[3]).t(), "transpose: axis -2 is out of range"),
         ] {
@@ -446,7 +446,7 @@ fn means_of_integers_are_mistakes() {
             (x.avg_pool(&window, [0]), "avg_pool"),
             (x.cast(DType::U8).avg_pool(&window, [0]), "avg_pool"),
             (x.adaptive_avg_pool([2]), "adaptive_avg_pool"),
-            (x.reshape([2, 2]).nll_loss(&Tensor::arange(2)), "nll_loss"),
+            (x.reshape([2, 2]).nll_loss(&Tensor::arange(2), Reduction::Mean), "nll_loss"),
         ] {
             let error = told(&wrong);
             assert!(error.message().starts_with(&format!("{op}: ")), "{error}");

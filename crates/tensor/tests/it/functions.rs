@@ -2,8 +2,8 @@
 //! the standard library.
 
 use panoply_tensor::{
-    AvgPoolOptions, CrossEntropyOptions, DType, Device, ScatterReduce, SortOrder, Tensor, ValuesWithIndices, Window,
-    eval,
+    AvgPoolOptions, BceOptions, CrossEntropyOptions, DType, Device, ScatterReduce, SortOrder, Tensor,
+    ValuesWithIndices, Window, eval,
 };
 
 fn on_cpu(work: impl FnOnce()) {
@@ -296,7 +296,7 @@ fn binary_cross_entropy_is_accurate_in_both_tails() {
             let expected = (-f64::from(x)).exp().ln_1p();
             for (logit, target, gradient) in [(logit.clone(), 1.0, -probability), (-&logit, 0.0, probability)] {
                 let logit = logit.detach();
-                let loss = logit.binary_cross_entropy_with_logits(&vector(&[target]));
+                let loss = logit.binary_cross_entropy_with_logits(&vector(&[target]), &BceOptions::default());
                 let found = loss.item::<f64>().unwrap();
                 assert!((found / expected - 1.0).abs() < 1e-6, "{x}, {target}: {found}, expected {expected}");
                 let found = numbers(&loss.gradients(&[&logit]).unwrap()[0])[0];
@@ -306,7 +306,9 @@ fn binary_cross_entropy_is_accurate_in_both_tails() {
                 );
             }
         }
-        let loss = vector(&[5.0]).cast(DType::BF16).binary_cross_entropy_with_logits(&vector(&[1.0]).cast(DType::BF16));
+        let loss = vector(&[5.0])
+            .cast(DType::BF16)
+            .binary_cross_entropy_with_logits(&vector(&[1.0]).cast(DType::BF16), &BceOptions::default());
         assert!((loss.item::<f64>().unwrap() - 0.0067).abs() < 3e-5);
     });
 }
@@ -322,7 +324,7 @@ fn an_ignore_index_outside_the_class_type_ignores_nothing() {
             let classes = Tensor::from_slice(&[0i32, 2], [2]).cast(dtype);
             let loss = |ignore: i64| {
                 let options = CrossEntropyOptions { ignore_index: Some(ignore), ..CrossEntropyOptions::default() };
-                x.cross_entropy_with(&classes, &options).item::<f64>().unwrap()
+                x.cross_entropy_with_options(&classes, &options).item::<f64>().unwrap()
             };
             for ignore in [-100, 1000, 255, 300, i64::MIN, i64::MAX] {
                 assert!((loss(ignore) - all).abs() < 1e-6, "{dtype} without {ignore}: {}", loss(ignore));
@@ -332,7 +334,7 @@ fn an_ignore_index_outside_the_class_type_ignores_nothing() {
         // Beyond 2⁵³, integers are compared exactly.
         let far = (1i64 << 53) + 1;
         let options = CrossEntropyOptions { ignore_index: Some(far), ..CrossEntropyOptions::default() };
-        let loss = x.cross_entropy_with(&Tensor::from_slice(&[0, far], [2]), &options).item::<f64>().unwrap();
+        let loss = x.cross_entropy_with_options(&Tensor::from_slice(&[0, far], [2]), &options).item::<f64>().unwrap();
         assert!((loss - all - 1.0).abs() < 1e-6, "{loss}");
     });
 }

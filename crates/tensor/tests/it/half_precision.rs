@@ -5,8 +5,8 @@ use std::sync::Arc;
 use panoply_driver::CudaDriver;
 use panoply_runtime::Registry;
 use panoply_tensor::{
-    AlignCorners, AttentionOptions, ConvOptions, DType, Device, InterpolateMode, MathMode, RopeStyle, Scalar, Tensor,
-    Window, f16,
+    AlignCorners, AttentionOptions, BceOptions, ConvOptions, DType, Device, InterpolateMode, MathMode, Reduction,
+    RopeStyle, Scalar, Tensor, Window, f16,
 };
 
 struct Row {
@@ -433,27 +433,27 @@ fn half_precision_losses_do_not_overflow_before_their_mean() {
     on_cpu(|| {
         let zeros = |rows: usize| Tensor::zeros([rows], DType::I32);
         let of = |rows: usize, value: f32| Tensor::full([rows, 1], value).cast(DType::F16);
-        assert_eq!(of(8192, -10.0).nll_loss(&zeros(8192)).item::<f64>().unwrap(), 10.0);
-        assert_eq!(of(70_000, -0.5).nll_loss(&zeros(70_000)).item::<f64>().unwrap(), 0.5);
+        assert_eq!(of(8192, -10.0).nll_loss(&zeros(8192), Reduction::Mean).item::<f64>().unwrap(), 10.0);
+        assert_eq!(of(70_000, -0.5).nll_loss(&zeros(70_000), Reduction::Mean).item::<f64>().unwrap(), 0.5);
         // 700²/2 for one of 8; |60000 - (-60000)|; 1 + 300 · 300 where the other seven have 1.
         let some = |first: f32| half(&[first, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0], DType::F16);
         let zero = some(0.0);
         assert_eq!(
-            some(700.0).huber_loss(&zero, 1000.0).item::<f64>().unwrap(),
+            some(700.0).huber_loss(&zero, 1000.0, Reduction::Mean).item::<f64>().unwrap(),
             f64::from(f16::from_f32(245_000.0 / 8.0))
         );
-        let apart = some(60_000.0).l1_loss(&some(-60_000.0)).item::<f64>().unwrap();
+        let apart = some(60_000.0).l1_loss(&some(-60_000.0), Reduction::Mean).item::<f64>().unwrap();
         assert_eq!(apart, 15_000.0);
         assert_eq!(
-            some(300.0).hinge_loss(&some(-300.0)).item::<f64>().unwrap(),
+            some(300.0).hinge_loss(&some(-300.0), Reduction::Mean).item::<f64>().unwrap(),
             f64::from(f16::from_f32(90_008.0 / 8.0))
         );
-        assert_eq!(some(600.0).mse_loss(&some(200.0)).item::<f64>().unwrap(), 20_000.0);
+        assert_eq!(some(600.0).mse_loss(&some(200.0), Reduction::Mean).item::<f64>().unwrap(), 20_000.0);
         // f16 represents no odd numbers beyond 2048: class 2049 of 2050 is valid, and of 2049 it is not.
         let logs = Tensor::full([1, 2050], -1f32).cast(DType::F16);
-        assert_eq!(logs.nll_loss(&Tensor::from_slice(&[2049i32], [1])).item::<f64>().unwrap(), 1.0);
+        assert_eq!(logs.nll_loss(&Tensor::from_slice(&[2049i32], [1]), Reduction::Mean).item::<f64>().unwrap(), 1.0);
         let logs = Tensor::full([1, 2049], -1f32).cast(DType::F16);
-        assert!(logs.nll_loss(&Tensor::from_slice(&[2049i32], [1])).item::<f64>().unwrap().is_nan());
+        assert!(logs.nll_loss(&Tensor::from_slice(&[2049i32], [1]), Reduction::Mean).item::<f64>().unwrap().is_nan());
     });
 }
 
@@ -462,15 +462,15 @@ fn half_precision_losses_do_not_overflow_before_their_mean() {
 fn half_precision_losses_equal_f64_rounded_once() {
     type Of = fn(&Tensor, &Tensor) -> Tensor;
     let losses: [(&str, Of); 9] = [
-        ("mse", Tensor::mse_loss),
-        ("l1", Tensor::l1_loss),
-        ("huber", |x, y| x.huber_loss(y, 0.3)),
-        ("bce_with_logits", Tensor::binary_cross_entropy_with_logits),
-        ("bce", |x, y| x.binary_cross_entropy(y)),
-        ("kl_div", |x, y| x.kl_div(y)),
-        ("hinge", Tensor::hinge_loss),
+        ("mse", |x, y| x.mse_loss(y, Reduction::Mean)),
+        ("l1", |x, y| x.l1_loss(y, Reduction::Mean)),
+        ("huber", |x, y| x.huber_loss(y, 0.3, Reduction::Mean)),
+        ("bce_with_logits", |x, y| x.binary_cross_entropy_with_logits(y, &BceOptions::default())),
+        ("bce", |x, y| x.binary_cross_entropy(y, Reduction::Mean)),
+        ("kl_div", |x, y| x.kl_div(y, Reduction::Mean)),
+        ("hinge", |x, y| x.hinge_loss(y, Reduction::Mean)),
         ("cosine_embedding_loss", |x, y| {
-            x.cosine_embedding_loss(y, &Tensor::ones([40], DType::F32).cast(x.dtype()), 0.1)
+            x.cosine_embedding_loss(y, &Tensor::ones([40], DType::F32).cast(x.dtype()), 0.1, Reduction::Mean)
         }),
         ("dot", |x, y| x.flatten(0, -1).dot(&y.flatten(0, -1))),
     ];

@@ -2,9 +2,10 @@
 
 use panoply::DType::F32;
 use panoply::FftNorm::Backward;
+use panoply::Reduction::{self, Mean};
 use panoply::{
-    AlignCorners, AttentionOptions, ConvOptions, CrossEntropyOptions, DType, FftNorm, FftOptions, InterpolateMode,
-    Operand, Result, RopeStyle, ScatterReduce, SortOrder, Tensor, Triangle, Window,
+    AlignCorners, AttentionOptions, BceOptions, ConvOptions, CrossEntropyOptions, DType, FftNorm, FftOptions,
+    InterpolateMode, Operand, Result, RopeStyle, ScatterReduce, SortOrder, Tensor, Triangle, Window,
 };
 
 use super::value::{Argument, AxesArg, CallArgs, Operation, Parameter, Value};
@@ -15,6 +16,7 @@ macro_rules! operations {
     (
         of one tensor: $($one:ident)*;
         of two tensors: $($two:ident)*;
+        losses: $($loss:ident)*;
         along an axis: $($along:ident)*;
         over axes: $($over:ident)*;
         $($name:ident($($parameter:ident: $kind:ty $(= $default:expr)?),*) => $made:expr;)*
@@ -22,6 +24,7 @@ macro_rules! operations {
         &[
             $(operations!(@row $one(x: Tensor) => x.$one()),)*
             $(operations!(@row $two(x: Tensor, y: Tensor) => x.$two(&y)),)*
+            $(operations!(@row $loss(x: Tensor, y: Tensor, reduction: Reduction = Mean) => x.$loss(&y, reduction)),)*
             $(operations!(@row $along(x: Tensor, axis: isize = -1) => x.$along(axis)),)*
             $(operations!(@row $over(x: Tensor, axis: AxesArg = ALL, keepdim: bool = false) =>
                 x.$over(axis.over(keepdim))),)*
@@ -56,8 +59,10 @@ pub const OPERATIONS: &[Operation] = operations! {
         log log10 log1p log2 logsigmoid bitwise_not lu mish ones_like qr real reciprocal relu relu6 rfft2 round rsqrt selu sigmoid sign silu sin
         sinh slogdet softplus softsign sqrt square svd t tan tanh trace trunc zeros_like;
     of two tensors:
-        atan2 binary_cross_entropy binary_cross_entropy_with_logits bitwise_and bitwise_or bitwise_xor unsqueeze_like_channels complex_mul cross_entropy dot eq ge gt hinge_loss hypot kl_div kron l1_loss le
-        lstsq logaddexp lt matmul maximum minimum mse_loss ne nll_loss outer bitwise_left_shift bitwise_right_shift floor_divide remainder solve;
+        atan2 bitwise_and bitwise_or bitwise_xor unsqueeze_like_channels complex_mul cross_entropy dot eq ge gt hypot kron le
+        lstsq logaddexp lt matmul maximum minimum ne outer bitwise_left_shift bitwise_right_shift floor_divide remainder solve;
+    losses:
+        binary_cross_entropy hinge_loss kl_div l1_loss mse_loss nll_loss;
     along an axis:
         cummax cummin cumprod cumsum diff fft glu ifft log_softmax logcumsumexp rfft softmax softmin unsqueeze;
     over axes:
@@ -191,14 +196,17 @@ pub const OPERATIONS: &[Operation] = operations! {
     rfft_with(x: Tensor, axis: isize = -1, n: Option<usize> = None, norm: FftNorm = Backward) => x.rfft_with(axis, &FftOptions { n, norm });
 
     // Losses and gradients.
-    cosine_embedding_loss(x: Tensor, y: Tensor, target: Tensor, margin: f64 = 0.0) => x.cosine_embedding_loss(&y, &target, margin);
-    cosine_similarity(x: Tensor, y: Tensor, epsilon: f64 = 1e-8) => x.cosine_similarity(&y, epsilon);
-    cross_entropy_with(x: Tensor, y: Tensor, label_smoothing: f64 = 0.0, weight: Option<Tensor> = None, ignore_index: Option<isize> = None) =>
-        x.cross_entropy_with(&y, &CrossEntropyOptions { label_smoothing, weight: weight.as_ref(), ignore_index: ignore_index.map(|class| class as i64) });
-    ctc_loss(x: Tensor, targets: Tensor, input_lengths: Tensor, target_lengths: Tensor, blank: usize = 0) => x.ctc_loss(&targets, &input_lengths, &target_lengths, blank);
+    binary_cross_entropy_with_logits(x: Tensor, y: Tensor, weight: Option<Tensor> = None, pos_weight: Option<Tensor> = None, reduction: Reduction = Mean) =>
+        x.binary_cross_entropy_with_logits(&y, &BceOptions { weight: weight.as_ref(), pos_weight: pos_weight.as_ref(), reduction });
+    cosine_embedding_loss(x: Tensor, y: Tensor, target: Tensor, margin: f64 = 0.0, reduction: Reduction = Mean) => x.cosine_embedding_loss(&y, &target, margin, reduction);
+    cosine_similarity(x: Tensor, y: Tensor, axis: isize = -1, epsilon: f64 = 1e-8) => x.cosine_similarity(&y, axis, epsilon);
+    cross_entropy_with_options(x: Tensor, y: Tensor, label_smoothing: f64 = 0.0, weight: Option<Tensor> = None, ignore_index: Option<isize> = None, reduction: Reduction = Mean) =>
+        x.cross_entropy_with_options(&y, &CrossEntropyOptions { label_smoothing, weight: weight.as_ref(), ignore_index: ignore_index.map(|class| class as i64), reduction });
+    ctc_loss(x: Tensor, targets: Tensor, input_lengths: Tensor, target_lengths: Tensor, blank: usize = 0, reduction: Reduction = Mean) =>
+        x.ctc_loss(&targets, &input_lengths, &target_lengths, blank, reduction);
     gradient(loss: Tensor, inputs: Tensor) => or_mistake(loss.gradients(&[&inputs]).map(|mut gradients| gradients.remove(0)));
     hessian(loss: Tensor, inputs: Tensor) => or_mistake(loss.hessian(&inputs));
-    huber_loss(x: Tensor, y: Tensor, delta: f64 = 1.0) => x.huber_loss(&y, delta);
+    huber_loss(x: Tensor, y: Tensor, delta: f64 = 1.0, reduction: Reduction = Mean) => x.huber_loss(&y, delta, reduction);
     jacobian(x: Tensor, inputs: Tensor) => or_mistake(x.jacobian(&inputs));
 };
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::mem::discriminant;
 
-use panoply::{Axes, DType, Eigh, FftNorm, Lu, Operand, Qr, Slogdet, Svd, Tensor, ValuesWithIndices};
+use panoply::{Axes, DType, Eigh, FftNorm, Lu, Operand, Qr, Reduction, Slogdet, Svd, Tensor, ValuesWithIndices};
 
 /// A value in an expression.
 #[derive(Clone)]
@@ -192,6 +192,19 @@ impl Argument for FftNorm {
             "backward" => Some(FftNorm::Backward),
             "forward" => Some(FftNorm::Forward),
             "ortho" => Some(FftNorm::Ortho),
+            _ => None,
+        }
+    }
+}
+
+impl Argument for Reduction {
+    const WHAT: &'static str = "\"none\", \"mean\" or \"sum\"";
+
+    fn of(value: &Value, beside: Option<&Tensor>) -> Option<Reduction> {
+        match String::of(value, beside)?.as_str() {
+            "none" => Some(Reduction::None),
+            "mean" => Some(Reduction::Mean),
+            "sum" => Some(Reduction::Sum),
             _ => None,
         }
     }

@@ -1,7 +1,7 @@
 //! CTC loss, and a forward pass in bf16 compared with PyTorch's autocast.
 
 use panoply_nn::{ForwardContext, Layer, LayerNorm, Linear, Param};
-use panoply_tensor::{DType, Rng, Tensor};
+use panoply_tensor::{DType, Reduction, Rng, Tensor};
 
 use super::{Fixture, close, on_cpu, set_linear, weighted};
 
@@ -19,7 +19,7 @@ fn ctc_loss() {
         let logits = file.get("logits");
         let of = |logits: &Tensor| {
             let [targets, times, lengths] = ["targets", "inputs", "lengths"].map(|name| whole(&file, name));
-            logits.log_softmax(-1).ctc_loss(&targets, &times, &lengths, 0)
+            logits.log_softmax(-1).ctc_loss(&targets, &times, &lengths, 0, Reduction::None)
         };
         let loss = of(&logits);
         close("ctc", &loss, &file.get("none"), 2e-6);
@@ -34,9 +34,10 @@ fn ctc_loss() {
             Tensor::from_slice(&[8i32], [1]),
             Tensor::from_slice(&[5i32], [1]),
         );
-        let loss = Tensor::zeros([9, 1, 2], DType::F32).log_softmax(-1).ctc_loss(&targets, &eight, &five, 0);
+        let loss =
+            Tensor::zeros([9, 1, 2], DType::F32).log_softmax(-1).ctc_loss(&targets, &eight, &five, 0, Reduction::None);
         assert_eq!(loss.item::<f64>().unwrap(), f64::INFINITY);
-        let wrong = logits.ctc_loss(&targets, &eight, &five, 0).check().unwrap_err();
+        let wrong = logits.ctc_loss(&targets, &eight, &five, 0, Reduction::None).check().unwrap_err();
         assert!(wrong.message().starts_with("ctc_loss: needs log-probabilities [time, batch, classes]"), "{wrong}");
     });
 }

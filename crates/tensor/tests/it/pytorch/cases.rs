@@ -1,8 +1,8 @@
 //! The cases of `ops.safetensors`, one line each.
 
 use panoply_tensor::{
-    AlignCorners, AttentionOptions, ConvOptions, CrossEntropyOptions, DType, Eigh, FftNorm, FftOptions,
-    InterpolateMode, Lu, RopeStyle, ScatterReduce, SortOrder, Tensor, TensorIndex, Triangle, Window,
+    AlignCorners, AttentionOptions, BceOptions, ConvOptions, CrossEntropyOptions, DType, Eigh, FftNorm, FftOptions,
+    InterpolateMode, Lu, Reduction, RopeStyle, ScatterReduce, SortOrder, Tensor, TensorIndex, Triangle, Window,
 };
 
 use super::{Fixture, close, devices};
@@ -164,36 +164,42 @@ pub const CASES: &[Case] = &[
     ("rope by pairs", |x| x[0].rope(&x[1], 100.0, RopeStyle::Interleaved)),
     ("cross_entropy", |x| x[0].cross_entropy(&x[1])),
     ("cross_entropy, smoothed", |x| {
-        x[0].cross_entropy_with(&x[1], &CrossEntropyOptions { label_smoothing: 0.1, ..CrossEntropyOptions::default() })
+        x[0].cross_entropy_with_options(
+            &x[1],
+            &CrossEntropyOptions { label_smoothing: 0.1, ..CrossEntropyOptions::default() },
+        )
     }),
     ("cross_entropy, weighted", |x| {
-        x[0].cross_entropy_with(&x[1], &CrossEntropyOptions { weight: Some(&x[2]), ..CrossEntropyOptions::default() })
+        x[0].cross_entropy_with_options(
+            &x[1],
+            &CrossEntropyOptions { weight: Some(&x[2]), ..CrossEntropyOptions::default() },
+        )
     }),
     ("cross_entropy, all options", |x| {
         // The class of the first example is ignored.
         let ignore = Some(x[1].to_vec::<i32>().unwrap()[0].into());
-        x[0].cross_entropy_with(
+        x[0].cross_entropy_with_options(
             &x[1],
             &CrossEntropyOptions { label_smoothing: 0.2, ignore_index: ignore, weight: Some(&x[2]) },
         )
     }),
     ("cross_entropy of shares", |x| {
-        x[0].cross_entropy_with(
+        x[0].cross_entropy_with_options(
             &x[1].softmax(-1),
             &CrossEntropyOptions { label_smoothing: 0.1, ..CrossEntropyOptions::default() },
         )
     }),
-    ("nll", |x| x[0].nll_loss(&x[1])),
-    ("mse", |x| x[0].mse_loss(&x[1])),
-    ("l1", |x| x[0].l1_loss(&x[1])),
-    ("huber", |x| x[0].huber_loss(&x[1], 0.7)),
-    ("bce", |x| x[0].binary_cross_entropy(&x[1])),
-    ("bce_with_logits", |x| x[0].binary_cross_entropy_with_logits(&x[1])),
-    ("kl_div", |x| x[0].kl_div(&x[1])),
-    ("cosine_similarity", |x| x[0].cosine_similarity(&x[1], 1e-8)),
+    ("nll", |x| x[0].nll_loss(&x[1], Reduction::Mean)),
+    ("mse", |x| x[0].mse_loss(&x[1], Reduction::Mean)),
+    ("l1", |x| x[0].l1_loss(&x[1], Reduction::Mean)),
+    ("huber", |x| x[0].huber_loss(&x[1], 0.7, Reduction::Mean)),
+    ("bce", |x| x[0].binary_cross_entropy(&x[1], Reduction::Mean)),
+    ("bce_with_logits", |x| x[0].binary_cross_entropy_with_logits(&x[1], &BceOptions::default())),
+    ("kl_div", |x| x[0].kl_div(&x[1], Reduction::Mean)),
+    ("cosine_similarity", |x| x[0].cosine_similarity(&x[1], -1, 1e-8)),
     ("cosine_embedding_loss", |x| {
         let alike = x[2].cast(x[0].dtype()) * 2.0 - 1.0;
-        x[0].cosine_embedding_loss(&x[1], &alike, 0.1)
+        x[0].cosine_embedding_loss(&x[1], &alike, 0.1, Reduction::Mean)
     }),
     ("einsum ...ij,...jk", |x| einsum("...ij,...jk", x)),
     ("einsum ij...,jk...->ik...", |x| einsum("ij...,jk...->ik...", x)),

@@ -1,7 +1,9 @@
 //! First and second derivatives at critical points: kinks, limits of the domain, and large arguments. Means in half precision, whose sums
 //! overflow the type.
 
-use panoply_tensor::{AttentionOptions, CrossEntropyOptions, DType, InterpolateMode, Tensor, Window};
+use panoply_tensor::{
+    AttentionOptions, BceOptions, CrossEntropyOptions, DType, InterpolateMode, Reduction, Tensor, Window,
+};
 
 use super::{Fixture, close, devices, values};
 
@@ -36,10 +38,15 @@ const UNARY: &[Unary] = &[
     ("acos", Tensor::acos),
     ("norm", |x| x.norm(1)),
     ("std", |x| x.std(1, 1)),
-    ("cosine", |x| x.cosine_similarity(&f32s(&[1.0, 2.0, 3.0, 1.0, 0.0, 0.0, -1.0, 2.0, 0.5]), 1e-8)),
-    ("huber", |x| x.huber_loss(&f32s(&[1.0, 0.0, 1.0, 1.0, 0.0, 0.25, 1.0, -2.0, 0.0]), 1.0)),
-    ("bce", |x| x.binary_cross_entropy(&f32s(&[1.0, 0.0, 1.0, 1.0, 0.0, 0.25, 1.0, 0.0, 0.0]))),
-    ("bce of logits", |x| x.binary_cross_entropy_with_logits(&f32s(&[1.0, 0.0, 1.0, 1.0, 0.0, 0.25, 1.0, 0.0, 0.0]))),
+    ("cosine", |x| x.cosine_similarity(&f32s(&[1.0, 2.0, 3.0, 1.0, 0.0, 0.0, -1.0, 2.0, 0.5]), -1, 1e-8)),
+    ("huber", |x| x.huber_loss(&f32s(&[1.0, 0.0, 1.0, 1.0, 0.0, 0.25, 1.0, -2.0, 0.0]), 1.0, Reduction::Mean)),
+    ("bce", |x| x.binary_cross_entropy(&f32s(&[1.0, 0.0, 1.0, 1.0, 0.0, 0.25, 1.0, 0.0, 0.0]), Reduction::Mean)),
+    ("bce of logits", |x| {
+        x.binary_cross_entropy_with_logits(
+            &f32s(&[1.0, 0.0, 1.0, 1.0, 0.0, 0.25, 1.0, 0.0, 0.0]),
+            &BceOptions::default(),
+        )
+    }),
     ("cross entropy", |x| x.cross_entropy(&Tensor::from_slice(&[1i32, 2], [2]))),
 ];
 
@@ -58,8 +65,8 @@ const LONG: &[Unary] = &[
     ("norm", |x| x.norm(-1)),
     ("layer norm", |x| x.layer_norm(1e-5)),
     ("rms norm", |x| x.rms_norm(1e-5)),
-    ("mse", |x| x.mse_loss(&x.zeros_like())),
-    ("cosine", |x| x.cosine_similarity(&(x + 1.0), 1e-8)),
+    ("mse", |x| x.mse_loss(&x.zeros_like(), Reduction::Mean)),
+    ("cosine", |x| x.cosine_similarity(&(x + 1.0), -1, 1e-8)),
     ("average pool", |x| x.reshape([1, 64, 64]).avg_pool(&Window::new([64, 64]), [0, 0])),
     ("mean of many", |_| Tensor::ones([100_000], DType::F16).mean(..)),
 ];
@@ -139,10 +146,13 @@ fn classes_out_of_range_give_nan() {
     for wrong in [3, -1, -100, i32::MAX] {
         let classes = Tensor::from_slice(&[1, wrong], [2]);
         assert!(logits.cross_entropy(&classes).item::<f64>().unwrap().is_nan(), "class {wrong}");
-        assert!(logits.log_softmax(-1).nll_loss(&classes).item::<f64>().unwrap().is_nan(), "class {wrong}");
+        assert!(
+            logits.log_softmax(-1).nll_loss(&classes, Reduction::Mean).item::<f64>().unwrap().is_nan(),
+            "class {wrong}"
+        );
         let counted = CrossEntropyOptions { ignore_index: Some(wrong.into()), ..Default::default() };
         let first = logits.narrow(0, 0, 1).cross_entropy(&classes.narrow(0, 0, 1)).item::<f64>().unwrap();
-        let one = logits.cross_entropy_with(&classes, &counted).item::<f64>().unwrap();
+        let one = logits.cross_entropy_with_options(&classes, &counted).item::<f64>().unwrap();
         assert!((one - first).abs() < 1e-6, "{one}, expected {first}");
     }
 }
@@ -183,7 +193,12 @@ fn class_labels_can_have_a_type_smaller_than_the_number_of_classes() {
         assert_eq!(hot.sum(-1).to_vec::<f32>().unwrap(), [1.0; 3], "{dtype}");
         assert_eq!(hot.argmax(-1).to_vec::<i32>().unwrap(), [0, 1, 127], "{dtype}");
         close("cross_entropy", &logits.cross_entropy(&labels.cast(dtype)), &logits.cross_entropy(&labels), 0.0);
-        close("nll", &logits.nll_loss(&labels.cast(dtype)), &logits.nll_loss(&labels), 0.0);
+        close(
+            "nll",
+            &logits.nll_loss(&labels.cast(dtype), Reduction::Mean),
+            &logits.nll_loss(&labels, Reduction::Mean),
+            0.0,
+        );
     }
     let below = Tensor::from_slice(&[-1i8, -128], [2]).one_hot(300, DType::F32);
     assert_eq!(below.sum(..).item::<f64>().unwrap(), 0.0);
