@@ -57,9 +57,9 @@ pub use panoply_runtime::{
 pub use panoply_tensor::{
     AlignCorners, AttentionOptions, AvgPoolOptions, Axes, BceOptions, ConvOptions, CrossEntropyOptions, Dim, Eigh,
     FftNorm, FftOptions, InterpolateMode, JitFunction, KeepDim, Lu, Operand, Program, ProgramLeaf, Qr, Reduction,
-    Replacement, ReshapeDims, Rng, RopeStyle, ScatterReduce, Shape, Slogdet, SortOrder, State, StateLeaf, Svd, Tensor,
-    TensorIndex, Triangle, ValuesWithIndices, Window, eval, eval_donated, jit, jit_with_state, no_grad,
-    plan_cache_stats, program,
+    Replacement, ReshapeDims, Rng, RopeOptions, RopeStyle, ScatterReduce, Shape, Side, Slogdet, SortOrder, State,
+    StateLeaf, Svd, Tensor, TensorIndex, Triangle, ValuesWithIndices, Window, eval, eval_donated, jit, jit_with_state,
+    no_grad, plan_cache_stats, program,
 };
 #[cfg(not(target_family = "wasm"))]
 pub use panoply_verify as verify;

@@ -6,8 +6,8 @@
 use std::time::Instant;
 
 use panoply_tensor::{
-    AlignCorners, AttentionOptions, ConvOptions, DType, Device, InterpolateMode, Result, Rng, ScatterReduce, SortOrder,
-    Tensor, TensorIndex, Window, eval,
+    AlignCorners, AttentionOptions, ConvOptions, DType, Device, InterpolateMode, Result, Rng, ScatterReduce, Side,
+    SortOrder, Tensor, TensorIndex, Window, eval,
 };
 
 type Op = fn(&[Tensor]) -> Tensor;
@@ -164,7 +164,7 @@ fn measure(part: &str) -> Result<()> {
         ("sort i32", vec![&integers], false, |x| x[0].sort(1, SortOrder::Ascending)),
         ("argsort 1", vec![&big], false, |x| x[0].argsort(1, SortOrder::Ascending)),
         ("topk 10", vec![&big], true, |x| x[0].topk(10, 1).values),
-        ("searchsorted", vec![&sorted, &queries], false, |x| x[0].searchsorted(&x[1], true)),
+        ("searchsorted", vec![&sorted, &queries], false, |x| x[0].searchsorted(&x[1], Side::Right)),
         ("transpose", vec![&big], true, |x| x[0].t()),
         ("permute", vec![&cube], false, |x| x[0].permute([2, 0, 1])),
         ("permute 201", vec![&cube], false, |x| x[0].permute([1, 2, 0])),

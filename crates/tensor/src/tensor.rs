@@ -19,6 +19,13 @@ use crate::ops::fourier::Table;
 use crate::random::RngWord;
 
 /// A lazy multi-dimensional array on a device.
+///
+/// # Properties
+/// A tensor can carry a mistake in place of a value, and a [`crate::Dim`] has a length that is known late. Therefore
+/// [`Tensor::shape`], [`Tensor::dims`] (of exactly N axes), [`Tensor::size`] (of one axis), [`Tensor::ndim`] and
+/// [`Tensor::numel`] return a `Result`; they compute nothing unless the length of a `Dim` is itself computed.
+/// [`Tensor::dtype`] is known for every tensor, and meaningless for a mistake; [`Tensor::check`] tells whether there is
+/// one. [`Tensor::device`] is `None` for a constant, which fits every device.
 #[derive(Clone)]
 #[doc(alias = "ndarray")]
 pub struct Tensor(pub(crate) Arc<Node>);

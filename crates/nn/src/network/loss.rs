@@ -396,8 +396,11 @@ impl Loss {
         if self.label_smoothing == 0.0 && weights.is_none() {
             return logits.cross_entropy(&classes);
         }
-        let options =
-            CrossEntropyOptions { label_smoothing: self.label_smoothing, ignore_index: None, weight: weights.as_ref() };
+        let options = CrossEntropyOptions {
+            label_smoothing: self.label_smoothing,
+            weight: weights.as_ref(),
+            ..Default::default()
+        };
         logits.cross_entropy_with_options(&classes, &options)
     }
 

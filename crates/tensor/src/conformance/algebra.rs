@@ -22,14 +22,14 @@ pub const ROWS: &[Row] = &[
     smooth("fft2", &[any(&[2, 5, 6, 2])], |x| x[0].fft2()),
     smooth("ifft2", &[any(&[5, 6, 2])], |x| x[0].ifft2()),
     smooth("rfft2 and back", &[any(&[4, 7])], |x| x[0].rfft2().exp().irfft2(7)),
-    smooth("fft_with", &[any(&[2, 6, 2])], |x| {
+    smooth("fft_with_options", &[any(&[2, 6, 2])], |x| {
         let (shorter, longer) =
             (FftOptions { n: Some(4), norm: FftNorm::Ortho }, FftOptions { n: Some(9), norm: FftNorm::Forward });
-        x[0].fft_with(-1, &shorter).fft_with(-1, &longer).ifft_with(-1, &longer)
+        x[0].fft_with_options(-1, &shorter).fft_with_options(-1, &longer).ifft_with_options(-1, &longer)
     }),
-    smooth("rfft_with and back", &[any(&[6, 3])], |x| {
+    smooth("rfft_with_options and back", &[any(&[6, 3])], |x| {
         let fft = FftOptions { n: Some(8), norm: FftNorm::Ortho };
-        x[0].rfft_with(0, &fft).exp().irfft_with(0, &fft)
+        x[0].rfft_with_options(0, &fft).exp().irfft_with_options(0, &fft)
     }),
     // Factorizations, of matrices far from singular.
     smooth("cholesky", &[any(&[2, 5, 5])], |x| positive(&x[0]).cholesky()),

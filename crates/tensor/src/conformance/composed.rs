@@ -3,7 +3,7 @@
 use super::row::{Input, Row, any, flat, smooth, whole, within};
 use crate::{
     AlignCorners, AttentionOptions, AvgPoolOptions, BceOptions, ConvOptions, CrossEntropyOptions, DType,
-    InterpolateMode, KeepDim, Reduction, RopeStyle, ScatterReduce, SortOrder, Tensor, Window,
+    InterpolateMode, KeepDim, Reduction, RopeOptions, RopeStyle, ScatterReduce, Side, SortOrder, Tensor, Window,
 };
 
 const A: Input = any(&[5, 7]);
@@ -108,7 +108,9 @@ pub const ROWS: &[Row] = &[
     smooth("trace", &[any(&[2, 4, 4])], |x| x[0].trace()),
     smooth("diff", &[any(&[3, 6])], |x| x[0].diff(1)),
     smooth("masked_fill", &[A], |x| x[0].masked_fill(&x[0].gt(&Tensor::scalar(0.5f32).cast(x[0].dtype())), -1.5).exp()),
-    flat("searchsorted", &[any(&[9]), any(&[4, 3])], |x| x[0].sort(0, SortOrder::Ascending).searchsorted(&x[1], true)),
+    flat("searchsorted", &[any(&[9]), any(&[4, 3])], |x| {
+        x[0].sort(0, SortOrder::Ascending).searchsorted(&x[1], Side::Right)
+    }),
     flat("bincount", &[whole(&[3, 9], 7.0)], |x| x[0].bincount(5)),
     smooth("index", &[any(&[4, 5, 3]), whole(&[2, 1], 4.0), whole(&[6], 5.0)], |x| x[0].index(&[&x[1], &x[2]]).exp()),
     smooth("index out of range on two axes", &[any(&[4, 5]), whole(&[8], 6.0), whole(&[8], 6.0)], |x| {
@@ -175,6 +177,7 @@ pub const ROWS: &[Row] = &[
     smooth("lgamma", &[within(&[5, 7], 0.2, 9.0)], |x| x[0].lgamma()),
     smooth("lgamma near 1 and 2", &[within(&[5, 7], 0.4, 2.6)], |x| x[0].lgamma()),
     smooth("lgamma below 0", &[SHARE], |x| (&x[0] - 3.0).lgamma()),
+    flat("arange_step", &[A], |x| Tensor::arange_step(2.5f32, -1.0, -0.75).cast(x[0].dtype())),
     flat("linspace", &[A], |x| Tensor::linspace(-1.0, 2.0, 7, x[0].dtype())),
     smooth("logaddexp", &[A, B], |x| x[0].logaddexp(&x[1])),
     smooth("lerp", &[A, B], |x| x[0].lerp(&x[1], 0.3)),
@@ -265,10 +268,10 @@ pub const ROWS: &[Row] = &[
             )
         },
     ),
-    smooth("rope by halves", &[any(&[2, 3, 5, 8]), whole(&[5], 40.0)], |x| {
-        x[0].rope(&x[1], 10000.0, RopeStyle::RotateHalf)
+    smooth("rope by halves", &[any(&[2, 3, 5, 8]), whole(&[5], 40.0)], |x| x[0].rope(&x[1], &RopeOptions::default())),
+    smooth("rope by pairs", &[any(&[2, 5, 6]), whole(&[5], 40.0)], |x| {
+        x[0].rope(&x[1], &RopeOptions { base: 100.0, style: RopeStyle::Interleaved })
     }),
-    smooth("rope by pairs", &[any(&[2, 5, 6]), whole(&[5], 40.0)], |x| x[0].rope(&x[1], 100.0, RopeStyle::Interleaved)),
     // Losses.
     smooth("cross_entropy, smoothed", &[any(&[6, 10]), whole(&[6], 10.0)], |x| {
         x[0].cross_entropy_with_options(

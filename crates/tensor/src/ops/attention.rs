@@ -36,6 +36,21 @@ pub enum RopeStyle {
     Interleaved,
 }
 
+/// Options of [`Tensor::rope`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RopeOptions {
+    /// Base of the wavelengths; 10000 by default.
+    pub base: f64,
+    /// Elements of a pair.
+    pub style: RopeStyle,
+}
+
+impl Default for RopeOptions {
+    fn default() -> RopeOptions {
+        RopeOptions { base: 10_000.0, style: RopeStyle::RotateHalf }
+    }
+}
+
 impl Tensor {
     /// Returns softmax(queries · keysᵀ · scale) · values. Queries (`self`) are `[…, heads, queries, width]`, keys
     /// `[…, key_heads, keys, width]`, values `[…, key_heads, keys, depth]`; the result is `[…, heads, queries,
@@ -181,10 +196,10 @@ impl Tensor {
     }
 
     /// Applies rotary position embeddings: rotates pairs of elements of `[…, length, width]` by position ·
-    /// base^(-2i/width). `positions` are `[length]` integers.
+    /// base^(-2i/width). `positions` are `[length]` integers. [Su et al. 2021]
     #[doc(alias = "apply_rotary_pos_emb")]
     #[track_caller]
-    pub fn rope(&self, positions: &Tensor, base: f64, style: RopeStyle) -> Tensor {
+    pub fn rope(&self, positions: &Tensor, &RopeOptions { base, style }: &RopeOptions) -> Tensor {
         if let Some(mistake) = [self, positions].into_iter().find(|operand| operand.is_mistake()) {
             return mistake.clone();
         }
@@ -203,7 +218,7 @@ impl Tensor {
             let speeds = (&exponents * exponents.literal(-base.log2() / half as f64)).exp2();
             let angles = positions.cast(x.dtype()).unsqueeze(1) * speeds;
             let (cosines, sines) = (angles.cos(), angles.sin());
-            let split = x.unflatten(-1, &if halves { [2, half] } else { [half, 2] });
+            let split = x.unflatten(-1, if halves { [2, half] } else { [half, 2] });
             let axis = if halves { -2 } else { -1 };
             let part = |i: usize| split.narrow(axis, i, 1).squeeze(axis);
             let (a, b) = (part(0), part(1));

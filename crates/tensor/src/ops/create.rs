@@ -1,7 +1,7 @@
 //! Creation of tensors.
 
 use panoply_ir::graph::Op;
-use panoply_ir::{DType, Error, Scalar, Shape};
+use panoply_ir::{DType, Element, Error, Scalar, Shape};
 
 use crate::tensor::Tensor;
 
@@ -17,6 +17,20 @@ fn simplifies(value: Scalar) -> bool {
     let number = value.to_f64();
     let halves = (number * 2.0).fract() == 0.0 && number.abs() <= MOST_CONSTANT;
     value.dtype == DType::Bool || !number.is_finite() || halves
+}
+
+/// Returns the number of steps from `start` until `end` is reached; `None` if that never happens.
+fn step_count(start: Scalar, end: Scalar, step: Scalar) -> Option<usize> {
+    if step.dtype.is_float() {
+        let count = ((end.to_f64() - start.to_f64()) / step.to_f64()).ceil();
+        return count.is_finite().then_some(count.max(0.0) as usize);
+    }
+    let (length, step) = (end.to_i128() - start.to_i128(), step.to_i128());
+    if step == 0 || start.dtype == DType::Bool {
+        return None;
+    }
+    let (length, step) = if step < 0 { (-length, -step) } else { (length, step) };
+    usize::try_from((length.max(0) + step - 1) / step).ok()
 }
 
 impl Tensor {
@@ -46,7 +60,8 @@ impl Tensor {
         Tensor::full(shape, Scalar::from_i128(dtype, 1))
     }
 
-    /// Creates an i32 tensor 0, 1, … len - 1. The last number must fit in an i32.
+    /// Creates an i32 tensor 0, 1, … len - 1. The last number must fit in an i32. [`Tensor::arange_step`] has a start, a
+    /// step and other types.
     #[track_caller]
     pub fn arange(len: usize) -> Tensor {
         if len > MOST_POSITIONS {
@@ -54,6 +69,29 @@ impl Tensor {
             return Tensor::mistake(Error::mistake(message));
         }
         Tensor::primitive(Op::Iota, &[], [len], DType::I32)
+    }
+
+    /// Creates the numbers from `start` up to but not including `end`, `step` apart, of the type of the arguments. A
+    /// negative step counts down. [`Tensor::linspace`] includes the end.
+    ///
+    /// ```
+    /// # use panoply_tensor::Tensor;
+    /// assert_eq!(Tensor::arange_step(10, 0, -4).to_vec::<i32>()?, [10, 6, 2]);
+    /// assert_eq!(Tensor::arange_step(0.5f32, 2.0, 0.5).to_vec::<f32>()?, [0.5, 1.0, 1.5]);
+    /// # Ok::<(), panoply_tensor::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn arange_step<T: Element>(start: T, end: T, step: T) -> Tensor {
+        let [start, end, step]: [Scalar; 3] = [start, end, step].map(Into::into);
+        let Some(count) = step_count(start, end, step).filter(|count| *count <= MOST_POSITIONS) else {
+            let message = format!("arange_step: there are no numbers from {start} to {end} in steps of {step}");
+            let note = format!("it needs finite numbers, a step other than 0, and at most {MOST_POSITIONS} steps");
+            return Tensor::mistake(Error::mistake(message).note(note));
+        };
+        // f16 and bf16 cannot represent every index.
+        let wide = if matches!(T::DTYPE, DType::F16 | DType::BF16) { DType::F32 } else { T::DTYPE };
+        let places = Tensor::arange(count).cast(wide);
+        (&places * step + start).cast(T::DTYPE)
     }
 
     /// Creates `steps` equally spaced numbers from `start` to `end`, both included; a single number is `start`.

@@ -41,25 +41,25 @@ impl FftNorm {
 impl Tensor {
     /// [`Tensor::fft`] with options.
     #[track_caller]
-    pub fn fft_with(&self, axis: isize, fft: &FftOptions) -> Tensor {
+    pub fn fft_with_options(&self, axis: isize, fft: &FftOptions) -> Tensor {
         self.of_length("fft", axis, true, fft, |x, axis| x.fft(axis), 0)
     }
 
     /// [`Tensor::ifft`] with options.
     #[track_caller]
-    pub fn ifft_with(&self, axis: isize, fft: &FftOptions) -> Tensor {
+    pub fn ifft_with_options(&self, axis: isize, fft: &FftOptions) -> Tensor {
         self.of_length("ifft", axis, true, fft, |x, axis| x.ifft(axis), 1)
     }
 
     /// [`Tensor::rfft`] with options.
     #[track_caller]
-    pub fn rfft_with(&self, axis: isize, fft: &FftOptions) -> Tensor {
+    pub fn rfft_with_options(&self, axis: isize, fft: &FftOptions) -> Tensor {
         self.of_length("rfft", axis, false, fft, |x, axis| x.rfft(axis), 0)
     }
 
     /// [`Tensor::irfft`] with options; the length is that of the result.
     #[track_caller]
-    pub fn irfft_with(&self, axis: isize, fft: &FftOptions) -> Tensor {
+    pub fn irfft_with_options(&self, axis: isize, fft: &FftOptions) -> Tensor {
         let count = match self.complex_axis("irfft", axis) {
             Ok(place) => self.0.shape.dims()[place],
             Err(mistake) => return mistake,

@@ -5,6 +5,15 @@ use panoply_ir::{DType, Error, Shape};
 use super::operand::Operand;
 use crate::tensor::Tensor;
 
+/// Side of equal elements on which [`Tensor::searchsorted`] finds the position.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// Before them.
+    Left,
+    /// After them.
+    Right,
+}
+
 /// Maximum number of sorted elements that a search compares exhaustively.
 const COMPARED: usize = 64;
 
@@ -63,7 +72,7 @@ impl Tensor {
         line.sliced(slices)
     }
 
-    /// Returns the identity matrix `[size, size]`.
+    /// Returns the identity matrix `[size, size]`. A rectangular one is `Tensor::arange(rows).one_hot(columns, dtype)`.
     #[track_caller]
     pub fn eye(size: usize, dtype: DType) -> Tensor {
         Tensor::arange(size).one_hot(size, dtype)
@@ -248,11 +257,11 @@ impl Tensor {
         value.into().beside(self).where_self(mask, self)
     }
 
-    /// Returns for each of `values` the number of elements of this sorted vector below it, or not above it if
-    /// `or_equal`, as i32. NaN counts as larger than everything, as in [`Tensor::sort`]. Short vectors are compared
+    /// Returns for each of `values` the number of elements of this sorted vector below it, or for [`Side::Right`] not
+    /// above it, as i32. NaN counts as larger than everything, as in [`Tensor::sort`]. Short vectors are compared
     /// exhaustively, longer ones by binary search.
     #[track_caller]
-    pub fn searchsorted(&self, values: &Tensor, or_equal: bool) -> Tensor {
+    pub fn searchsorted(&self, values: &Tensor, side: Side) -> Tensor {
         if let Some(mistake) = [self, values].into_iter().find(|operand| operand.is_mistake()) {
             return mistake.clone();
         }
@@ -262,6 +271,7 @@ impl Tensor {
         if let Err(mistake) = self.has_positions("searchsorted", 0) {
             return mistake;
         }
+        let or_equal = side == Side::Right;
         let is_before = |x: &Tensor, value: &Tensor| {
             let before = if or_equal { x.le(value) } else { x.lt(value) };
             match (x.dtype().is_float(), or_equal) {

@@ -2,7 +2,7 @@
 
 use panoply_tensor::{
     AlignCorners, AttentionOptions, ConvOptions, DType, Device, FftOptions, InterpolateMode, Reduction, Rng,
-    ScatterReduce, SortOrder, Tensor, Triangle, Window, eval, plan_cache_stats,
+    ScatterReduce, Side, SortOrder, Tensor, Triangle, Window, eval, plan_cache_stats,
 };
 
 fn on_cpu(work: impl FnOnce()) {
@@ -65,13 +65,13 @@ fn mistakes_of_functions_name_their_operands() {
             (ones(&[2, 0]).quantile(0.5, 1), "has no quantile 0.5 along axis 1"),
             (a.nanmean(2), "nanmean: axis 2 is out of range"),
             (Tensor::linspace(0.0, 1.0, 3, DType::I32), "linspace: i32 has no fractions"),
-            (a.fft_with(0, &FftOptions::default()), "fft: needs complex numbers, not f32[4, 6]"),
-            (a.rfft_with(2, &FftOptions::default()), "rfft: axis 2 is out of range"),
+            (a.fft_with_options(0, &FftOptions::default()), "fft: needs complex numbers, not f32[4, 6]"),
+            (a.rfft_with_options(2, &FftOptions::default()), "rfft: axis 2 is out of range"),
             (
-                a.rfft_with(0, &FftOptions { n: Some(0), ..FftOptions::default() }),
+                a.rfft_with_options(0, &FftOptions { n: Some(0), ..FftOptions::default() }),
                 "rfft: a transform cannot have length 0",
             ),
-            (ones(&[1, 2]).irfft_with(0, &FftOptions::default()), "irfft: 0 numbers"),
+            (ones(&[1, 2]).irfft_with_options(0, &FftOptions::default()), "irfft: 0 numbers"),
             (a.lu().perm, "lu: needs square matrices, not f32[4, 6]"),
             (ones(&[3, 3]).cast(DType::I32).lu().l, "lu: needs f32 or f64, not i32[3, 3]"),
             (a.eigh().values, "eigh: needs square matrices, not f32[4, 6]"),
@@ -81,7 +81,9 @@ fn mistakes_of_functions_name_their_operands() {
             assert!(error.message().contains(part), "{error}");
         }
         // The error of an empty transform is reported before anything runs.
-        assert!(ones(&[0, 2]).fft_with(0, &FftOptions { n: Some(4), ..FftOptions::default() }).check().is_err());
+        assert!(
+            ones(&[0, 2]).fft_with_options(0, &FftOptions { n: Some(4), ..FftOptions::default() }).check().is_err()
+        );
     });
 }
 
@@ -185,7 +187,7 @@ fn mistakes_of_composed_operations_name_their_operands() {
             ),
             (matrix.masked_fill(&matrix, 1.0), "select: the condition is f32[4, 6]"),
             (Tensor::meshgrid(&[&Tensor::arange(2), &matrix]).remove(0), "meshgrid: f32[4, 6]"),
-            (matrix.searchsorted(&matrix, false), "searchsorted: f32[4, 6]"),
+            (matrix.searchsorted(&matrix, Side::Left), "searchsorted: f32[4, 6]"),
             (matrix.bincount(3), "index_add: positions are f32[24]"),
             (matrix.movedim(0, 2), "movedim: axis 2 is out of range"),
         ] {
@@ -425,7 +427,7 @@ fn counts_beyond_i32_are_mistakes() {
             (many.argmin(0), axis),
             (many.argsort(0, SortOrder::Ascending), axis),
             (many.topk(1, 0).indices, axis),
-            (many.searchsorted(&many.slice((0,)), false), axis),
+            (many.searchsorted(&many.slice(0), Side::Left), axis),
             (many.dim_size(0), axis),
             (many.count_nonzero(..), "count_nonzero: u8[2500000000]"),
             (many.cast(DType::I32).bincount(3), "bincount: i32[2500000000]"),

@@ -6,7 +6,7 @@ use panoply_driver::CudaDriver;
 use panoply_runtime::Registry;
 use panoply_tensor::{
     AlignCorners, AttentionOptions, BceOptions, ConvOptions, DType, Device, InterpolateMode, MathMode, Reduction,
-    RopeStyle, Scalar, Tensor, Window, f16,
+    RopeOptions, Scalar, Tensor, Window, f16,
 };
 
 struct Row {
@@ -41,7 +41,7 @@ const ROWS: &[Row] = &[
         // bf16 represents 256 and 258 and nothing in between; f32 represents all of these angles.
         name: "rotary positions far out",
         inputs: &[&[2, 5, 8]],
-        op: |x| x[0].rope(&(Tensor::arange(5) + 256.0), 1.0, RopeStyle::RotateHalf),
+        op: |x| x[0].rope(&(Tensor::arange(5) + 256), &RopeOptions { base: 1.0, ..RopeOptions::default() }),
     },
     Row { name: "product", inputs: &[&[2, 33, 40], &[2, 40, 17]], op: |x| x[0].matmul(&x[1]) },
     Row {

@@ -105,7 +105,7 @@ const LONG: [&str; 40] = [
     "ifft",
     "rfft",
     "irfft",
-    "rfft_with and back",
+    "rfft_with_options and back",
     "cholesky of blocks",
     "qr of blocks",
     "lu of blocks",

@@ -5,7 +5,7 @@ use panoply::FftNorm::Backward;
 use panoply::Reduction::{self, Mean};
 use panoply::{
     AlignCorners, AttentionOptions, BceOptions, ConvOptions, CrossEntropyOptions, DType, FftNorm, FftOptions,
-    InterpolateMode, Operand, Result, RopeStyle, ScatterReduce, SortOrder, Tensor, Triangle, Window,
+    InterpolateMode, Operand, Result, RopeOptions, RopeStyle, ScatterReduce, Side, SortOrder, Tensor, Triangle, Window,
 };
 
 use super::value::{Argument, AxesArg, CallArgs, Operation, Parameter, Value};
@@ -99,6 +99,7 @@ pub const OPERATIONS: &[Operation] = operations! {
     eye(size: usize, dtype: DType = F32) => Tensor::eye(size, dtype);
     full(shape: Vec<usize>, value: f64) => Tensor::full(shape, value as f32);
     arange(end: usize) => Tensor::arange(end);
+    arange_step(start: f64, end: f64, step: f64 = 1.0) => Tensor::arange_step(start as f32, end as f32, step as f32);
     linspace(start: f64, end: f64, steps: usize, dtype: DType = F32) => Tensor::linspace(start, end, steps, dtype);
     ones(shape: Vec<usize>, dtype: DType = F32) => Tensor::ones(shape, dtype);
     zeros(shape: Vec<usize>, dtype: DType = F32) => Tensor::zeros(shape, dtype);
@@ -143,7 +144,7 @@ pub const OPERATIONS: &[Operation] = operations! {
         x.scatter(axis, &index, &src, put(add));
     scatter_add(x: Tensor, axis: isize, index: Tensor, src: Tensor) => x.scatter_add(axis, &index, &src);
     index_add(x: Tensor, axis: isize, index: Tensor, src: Tensor) => x.index_add(axis, &index, &src);
-    searchsorted(x: Tensor, values: Tensor, right: bool = false) => x.searchsorted(&values, right);
+    searchsorted(x: Tensor, values: Tensor, right: bool = false) => x.searchsorted(&values, if right { Side::Right } else { Side::Left });
     sort(x: Tensor, axis: isize = -1, descending: bool = false) => x.sort(axis, order(descending));
     take_along_dim(x: Tensor, index: Tensor, axis: isize = -1) => x.take_along_dim(&index, axis);
     topk(x: Tensor, k: usize, axis: isize = -1) => x.topk(k, axis);
@@ -180,7 +181,7 @@ pub const OPERATIONS: &[Operation] = operations! {
         x.interpolate(size, InterpolateMode::Linear(if align_corners { AlignCorners::Yes } else { AlignCorners::No }));
     interpolate_nearest2d(x: Tensor, size: [usize; 2]) => x.interpolate(size, InterpolateMode::Nearest);
     rope(x: Tensor, positions: Tensor, base: f64 = 10000.0, interleaved: bool = false) =>
-        x.rope(&positions, base, if interleaved { RopeStyle::Interleaved } else { RopeStyle::RotateHalf });
+        x.rope(&positions, &RopeOptions { base, style: if interleaved { RopeStyle::Interleaved } else { RopeStyle::RotateHalf } });
     pinv(x: Tensor, rtol: Option<f64> = None) => x.pinv(rtol);
     solve_triangular(x: Tensor, right: Tensor, upper: bool = false) =>
         x.solve_triangular(&right, if upper { Triangle::Upper } else { Triangle::Lower });
@@ -188,12 +189,12 @@ pub const OPERATIONS: &[Operation] = operations! {
         x.unfold(&Window { kernel_size, stride, dilation });
 
     // Fourier transforms.
-    fft_with(x: Tensor, axis: isize = -1, n: Option<usize> = None, norm: FftNorm = Backward) => x.fft_with(axis, &FftOptions { n, norm });
-    ifft_with(x: Tensor, axis: isize = -1, n: Option<usize> = None, norm: FftNorm = Backward) => x.ifft_with(axis, &FftOptions { n, norm });
+    fft_with_options(x: Tensor, axis: isize = -1, n: Option<usize> = None, norm: FftNorm = Backward) => x.fft_with_options(axis, &FftOptions { n, norm });
+    ifft_with_options(x: Tensor, axis: isize = -1, n: Option<usize> = None, norm: FftNorm = Backward) => x.ifft_with_options(axis, &FftOptions { n, norm });
     irfft(x: Tensor, n: usize, axis: isize = -1) => x.irfft(n, axis);
     irfft2(x: Tensor, n: usize) => x.irfft2(n);
-    irfft_with(x: Tensor, axis: isize = -1, n: Option<usize> = None, norm: FftNorm = Backward) => x.irfft_with(axis, &FftOptions { n, norm });
-    rfft_with(x: Tensor, axis: isize = -1, n: Option<usize> = None, norm: FftNorm = Backward) => x.rfft_with(axis, &FftOptions { n, norm });
+    irfft_with_options(x: Tensor, axis: isize = -1, n: Option<usize> = None, norm: FftNorm = Backward) => x.irfft_with_options(axis, &FftOptions { n, norm });
+    rfft_with_options(x: Tensor, axis: isize = -1, n: Option<usize> = None, norm: FftNorm = Backward) => x.rfft_with_options(axis, &FftOptions { n, norm });
 
     // Losses and gradients.
     binary_cross_entropy_with_logits(x: Tensor, y: Tensor, weight: Option<Tensor> = None, pos_weight: Option<Tensor> = None, reduction: Reduction = Mean) =>

@@ -2,7 +2,8 @@
 
 use panoply_tensor::{
     AlignCorners, AttentionOptions, BceOptions, ConvOptions, CrossEntropyOptions, DType, Eigh, FftNorm, FftOptions,
-    InterpolateMode, Lu, Reduction, RopeStyle, ScatterReduce, SortOrder, Tensor, TensorIndex, Triangle, Window,
+    InterpolateMode, Lu, Reduction, RopeOptions, RopeStyle, ScatterReduce, Side, SortOrder, Tensor, TensorIndex,
+    Triangle, Window,
 };
 
 use super::{Fixture, close, devices};
@@ -160,8 +161,8 @@ pub const CASES: &[Case] = &[
             &AttentionOptions { attn_mask: Some(&x[3]), ..AttentionOptions::default() },
         )
     }),
-    ("rope by halves", |x| x[0].rope(&x[1], 100.0, RopeStyle::RotateHalf)),
-    ("rope by pairs", |x| x[0].rope(&x[1], 100.0, RopeStyle::Interleaved)),
+    ("rope by halves", |x| x[0].rope(&x[1], &RopeOptions { base: 100.0, ..RopeOptions::default() })),
+    ("rope by pairs", |x| x[0].rope(&x[1], &RopeOptions { base: 100.0, style: RopeStyle::Interleaved })),
     ("cross_entropy", |x| x[0].cross_entropy(&x[1])),
     ("cross_entropy, smoothed", |x| {
         x[0].cross_entropy_with_options(
@@ -180,7 +181,12 @@ pub const CASES: &[Case] = &[
         let ignore = Some(x[1].to_vec::<i32>().unwrap()[0].into());
         x[0].cross_entropy_with_options(
             &x[1],
-            &CrossEntropyOptions { label_smoothing: 0.2, ignore_index: ignore, weight: Some(&x[2]) },
+            &CrossEntropyOptions {
+                label_smoothing: 0.2,
+                ignore_index: ignore,
+                weight: Some(&x[2]),
+                ..Default::default()
+            },
         )
     }),
     ("cross_entropy of shares", |x| {
@@ -229,7 +235,7 @@ pub const CASES: &[Case] = &[
     ("acosh", |x| x[0].acosh()),
     ("atanh", |x| x[0].atanh()),
     ("log10", |x| x[0].log10()),
-    ("searchsorted", |x| x[0].searchsorted(&x[1], true)),
+    ("searchsorted", |x| x[0].searchsorted(&x[1], Side::Right)),
     ("bincount", |x| x[0].bincount(6)),
     ("fft of 1", |x| x[0].fft(-1)),
     ("fft of 2", |x| x[0].fft(-1)),
@@ -301,12 +307,12 @@ pub const CASES: &[Case] = &[
         vectors.matmul(&values.sin().diag_embed()).matmul(&vectors.t())
     }),
     ("eigh, values", |x| x[0].eigh().values),
-    ("fft of n 4, ortho", |x| x[0].fft_with(-1, &FftOptions { n: Some(4), norm: FftNorm::Ortho })),
-    ("fft of n 9, forward", |x| x[0].fft_with(-1, &FftOptions { n: Some(9), norm: FftNorm::Forward })),
-    ("ifft of n 9, forward", |x| x[0].ifft_with(-1, &FftOptions { n: Some(9), norm: FftNorm::Forward })),
-    ("rfft of n 9, ortho", |x| x[0].rfft_with(-1, &FftOptions { n: Some(9), norm: FftNorm::Ortho })),
-    ("irfft of n 9, ortho", |x| x[0].irfft_with(-1, &FftOptions { n: Some(9), norm: FftNorm::Ortho })),
-    ("irfft of no n, forward", |x| x[0].irfft_with(-1, &FftOptions { n: None, norm: FftNorm::Forward })),
+    ("fft of n 4, ortho", |x| x[0].fft_with_options(-1, &FftOptions { n: Some(4), norm: FftNorm::Ortho })),
+    ("fft of n 9, forward", |x| x[0].fft_with_options(-1, &FftOptions { n: Some(9), norm: FftNorm::Forward })),
+    ("ifft of n 9, forward", |x| x[0].ifft_with_options(-1, &FftOptions { n: Some(9), norm: FftNorm::Forward })),
+    ("rfft of n 9, ortho", |x| x[0].rfft_with_options(-1, &FftOptions { n: Some(9), norm: FftNorm::Ortho })),
+    ("irfft of n 9, ortho", |x| x[0].irfft_with_options(-1, &FftOptions { n: Some(9), norm: FftNorm::Ortho })),
+    ("irfft of no n, forward", |x| x[0].irfft_with_options(-1, &FftOptions { n: None, norm: FftNorm::Forward })),
     ("neg", |x| -&x[0]),
     ("where", |x| x[0].where_self(&x[2].cast(DType::Bool), &x[1])),
     ("clamp", |x| x[0].clamp(1.0, 5.0)),

@@ -2,7 +2,7 @@
 //! overflow the type.
 
 use panoply_tensor::{
-    AttentionOptions, BceOptions, CrossEntropyOptions, DType, InterpolateMode, Reduction, Tensor, Window,
+    AttentionOptions, BceOptions, CrossEntropyOptions, DType, InterpolateMode, Reduction, Side, Tensor, Window,
 };
 
 use super::{Fixture, close, devices, values};
@@ -299,10 +299,10 @@ fn searchsorted_agrees_with_counting() {
                 let want = |is_before: fn(f32, f32) -> bool| -> Vec<i32> {
                     values.iter().map(|v| line.iter().filter(|x| is_before(**x, *v)).count() as i32).collect()
                 };
-                let have = |or_equal: bool| x.searchsorted(&v, or_equal).to_vec::<i32>().unwrap();
+                let have = |side: Side| x.searchsorted(&v, side).to_vec::<i32>().unwrap();
                 // NaN is larger than everything else.
-                assert_eq!(have(true), want(|x, v| x <= v || v.is_nan()), "{length} on {device}");
-                assert_eq!(have(false), want(|x, v| x < v || v.is_nan() && !x.is_nan()), "{length} on {device}");
+                assert_eq!(have(Side::Right), want(|x, v| x <= v || v.is_nan()), "{length} on {device}");
+                assert_eq!(have(Side::Left), want(|x, v| x < v || v.is_nan() && !x.is_nan()), "{length} on {device}");
             }
         });
     }
