@@ -55,11 +55,11 @@ pub use panoply_runtime::{
     SelectedBy, Selection, device_report, select_device,
 };
 pub use panoply_tensor::{
-    AlignCorners, AttentionOptions, AvgPoolOptions, Axes, BceOptions, ConvOptions, CrossEntropyOptions, Dim, Eigh,
-    FftNorm, FftOptions, InterpolateMode, JitFunction, KeepDim, Lu, Operand, Program, ProgramLeaf, Qr, Reduction,
-    Replacement, ReshapeDims, Rng, RopeOptions, RopeStyle, ScatterReduce, Shape, Side, Slogdet, SortOrder, State,
-    StateLeaf, Svd, Tensor, TensorIndex, Triangle, ValuesWithIndices, Window, eval, eval_donated, jit, jit_with_state,
-    no_grad, plan_cache_stats, program,
+    AlignCorners, AttentionOptions, AvgPoolOptions, Axes, BceOptions, ConvOptions, ConvTransposeOptions,
+    CrossEntropyOptions, Dim, Eigh, FftNorm, FftOptions, InterpolateMode, JitFunction, KeepDim, Lu, MaxPoolOptions,
+    Operand, Program, ProgramLeaf, Qr, Reduction, Replacement, ReshapeDims, Rng, RopeOptions, RopeStyle, ScatterReduce,
+    Shape, Side, Slogdet, SortOrder, State, StateLeaf, Svd, Tensor, TensorIndex, Triangle, ValuesWithIndices, Window,
+    eval, eval_donated, jit, jit_with_state, no_grad, plan_cache_stats, program,
 };
 #[cfg(not(target_family = "wasm"))]
 pub use panoply_verify as verify;

@@ -6,8 +6,8 @@
 use std::time::Instant;
 
 use panoply_tensor::{
-    AlignCorners, AttentionOptions, ConvOptions, DType, Device, InterpolateMode, Result, Rng, ScatterReduce, Side,
-    SortOrder, Tensor, TensorIndex, Window, eval,
+    AlignCorners, AttentionOptions, ConvOptions, ConvTransposeOptions, DType, Device, InterpolateMode, Result, Rng,
+    ScatterReduce, Side, SortOrder, Tensor, TensorIndex, Window, eval,
 };
 
 type Op = fn(&[Tensor]) -> Tensor;
@@ -199,17 +199,13 @@ fn measure(part: &str) -> Result<()> {
         ("layer_norm", vec![&big], true, |x| x[0].layer_norm(1e-5)),
         ("rms_norm", vec![&big], true, |x| x[0].rms_norm(1e-5)),
         ("group_norm", vec![&image], true, |x| x[0].group_norm(8, 1e-5)),
-        ("max_pool 2", vec![&image], true, |x| {
-            x[0].max_pool(&Window { stride: [2, 2], ..Window::new([2, 2]) }, [0, 0])
-        }),
+        ("max_pool 2", vec![&image], true, |x| x[0].max_pool(&Window { stride: [2, 2], ..Window::new([2, 2]) })),
         ("max_pool 3s2", vec![&image], true, |x| {
-            x[0].max_pool(&Window { stride: [2, 2], ..Window::new([3, 3]) }, [1, 1])
+            x[0].max_pool(&Window { stride: [2, 2], padding: [1, 1], ..Window::new([3, 3]) })
         }),
-        ("avg_pool 2", vec![&image], true, |x| {
-            x[0].avg_pool(&Window { stride: [2, 2], ..Window::new([2, 2]) }, [0, 0])
-        }),
+        ("avg_pool 2", vec![&image], true, |x| x[0].avg_pool(&Window { stride: [2, 2], ..Window::new([2, 2]) })),
         ("avg_pool 3s1", vec![&image], false, |x| {
-            x[0].avg_pool(&Window { stride: [1, 1], ..Window::new([3, 3]) }, [1, 1])
+            x[0].avg_pool(&Window { stride: [1, 1], padding: [1, 1], ..Window::new([3, 3]) })
         }),
         ("adaptive avg", vec![&image], true, |x| x[0].adaptive_avg_pool([7, 7])),
         ("conv 3", vec![&image, &filters], true, |x| {
@@ -228,8 +224,12 @@ fn measure(part: &str) -> Result<()> {
         ("conv transposed", vec![&image, &filters], true, |x| {
             x[0].conv_transpose(
                 &x[1],
-                &ConvOptions { stride: [2, 2], padding: [1, 1], ..ConvOptions::default() },
-                [1, 1],
+                &ConvTransposeOptions {
+                    stride: [2, 2],
+                    padding: [1, 1],
+                    output_padding: [1, 1],
+                    ..ConvTransposeOptions::default()
+                },
             )
         }),
         ("conv 1d", vec![&sound, &filters1], true, |x| {

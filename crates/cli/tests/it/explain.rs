@@ -214,7 +214,7 @@ const OPTIONS: &[(&str, &[&str])] = &[
     ("conv_transpose2d(x.reshape(1, 4, 32, 32), w.reshape(4, 64, 4, 4), stride=2)", &["padding=1", "output_padding=1", "groups=2", "dilation=[1, 2]"]),
     ("conv_transpose2d(x.reshape(1, 4, 32, 32), w.reshape(4, 64, 4, 4))", &["stride=2"]),
     ("interpolate_linear2d(x, 9)", &["align_corners=true"]), ("rope(x.reshape(2, 32, 64), arange(32))", &["base=500", "interleaved=true"]),
-    ("solve_triangular(x, y)", &["upper=true"]), ("pinv(x)", &["rtol=0.1"]), ("unfold2d(x, 3)", &["stride=2", "dilation=2"]),
+    ("solve_triangular(x, y)", &["upper=true"]), ("pinv(x)", &["rtol=0.1"]), ("unfold2d(x, 3)", &["stride=2", "padding=1", "dilation=2"]),
     ("fft_with_options(complex(x, y))", &["axis=0", "n=32", "norm=\"forward\""]), ("ifft_with_options(complex(x, y))", &["axis=0", "n=32", "norm=\"ortho\""]),
     ("rfft_with_options(x)", &["axis=0", "n=32", "norm=\"ortho\""]), ("irfft_with_options(complex(x, y))", &["axis=0", "n=32", "norm=\"forward\""]),
     ("irfft(complex(x[:33, :33], y[:33, :33]), 64)", &["axis=0"]), ("cosine_embedding_loss(x, y, x[0])", &["margin=0.5", "reduction=\"none\""]), ("cosine_similarity(x, y)", &["axis=0", "epsilon=0.1"]),
@@ -270,8 +270,8 @@ const LEFT_OUT: &[(&str, &str)] = &[
     ("slice", "it is the index notation"),
     ("interpolate", "interpolate_nearest2d and interpolate_linear2d are its modes"),
     ("numel", "it is a number, not a tensor"),
-    ("max_pool_with", "max_pool covers it in expressions"),
-    ("avg_pool_with", "avg_pool covers it in expressions"),
+    ("max_pool_with_options", "max_pool covers it in expressions"),
+    ("avg_pool_with_options", "avg_pool covers it in expressions"),
 ];
 
 /// Returns the public methods of tensors in the library's folder of operations, including those that its macros generate.

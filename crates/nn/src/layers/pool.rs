@@ -1,6 +1,6 @@
 //! Pooling and reshaping layers, without parameters.
 
-use panoply_tensor::{AvgPoolOptions, Tensor, Window};
+use panoply_tensor::{AvgPoolOptions, MaxPoolOptions, Tensor, Window};
 
 use crate::layer::{ForwardContext, Layer};
 use crate::module::module;
@@ -12,7 +12,7 @@ pub struct MaxPool<const N: usize> {
     pub window: Window<N>,
     /// Padding with −∞ on both sides of each axis.
     pub padding: [usize; N],
-    /// True if the last window can extend beyond the padding ([`Tensor::max_pool_with`]).
+    /// True if the last window can extend beyond the padding ([`Tensor::max_pool_with_options`]).
     pub ceil_mode: bool,
 }
 
@@ -33,7 +33,8 @@ impl<const N: usize> MaxPool<N> {
 impl<const N: usize> Layer for MaxPool<N> {
     #[track_caller]
     fn forward(&self, input: &Tensor, _: &mut ForwardContext<'_>) -> Tensor {
-        input.max_pool_with(&self.window, self.padding, self.ceil_mode)
+        let window = Window { padding: self.padding, ..self.window };
+        input.max_pool_with_options(&window, &MaxPoolOptions { ceil_mode: self.ceil_mode })
     }
 }
 
@@ -68,10 +69,11 @@ impl<const N: usize> AvgPool<N> {
 impl<const N: usize> Layer for AvgPool<N> {
     #[track_caller]
     fn forward(&self, input: &Tensor, _: &mut ForwardContext<'_>) -> Tensor {
+        let window = Window { padding: self.padding, ..self.window };
         if self.options == AvgPoolOptions::default() {
-            return input.avg_pool(&self.window, self.padding);
+            return input.avg_pool(&window);
         }
-        input.avg_pool_with(&self.window, self.padding, &self.options)
+        input.avg_pool_with_options(&window, &self.options)
     }
 }
 

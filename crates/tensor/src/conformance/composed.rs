@@ -2,8 +2,9 @@
 
 use super::row::{Input, Row, any, flat, smooth, whole, within};
 use crate::{
-    AlignCorners, AttentionOptions, AvgPoolOptions, BceOptions, ConvOptions, CrossEntropyOptions, DType,
-    InterpolateMode, KeepDim, Reduction, RopeOptions, RopeStyle, ScatterReduce, Side, SortOrder, Tensor, Window,
+    AlignCorners, AttentionOptions, AvgPoolOptions, BceOptions, ConvOptions, ConvTransposeOptions, CrossEntropyOptions,
+    DType, InterpolateMode, KeepDim, MaxPoolOptions, Reduction, RopeOptions, RopeStyle, ScatterReduce, Side, SortOrder,
+    Tensor, Window,
 };
 
 const A: Input = any(&[5, 7]);
@@ -16,10 +17,10 @@ pub const ROWS: &[Row] = &[
     // Windows, convolution, pooling.
     smooth("windows", &[any(&[2, 9])], |x| x[0].unfold(&Window::new([3])).exp()),
     smooth("windows apart", &[any(&[2, 11])], |x| {
-        x[0].unfold(&Window { kernel_size: [2], stride: [4], dilation: [2] }).exp()
+        x[0].unfold(&Window { kernel_size: [2], stride: [4], padding: [1], dilation: [2] }).exp()
     }),
     smooth("windows with stride and dilation", &[any(&[9, 13])], |x| {
-        x[0].unfold(&Window { kernel_size: [3, 4], stride: [2, 3], dilation: [2, 3] }).exp()
+        x[0].unfold(&Window { kernel_size: [3, 4], stride: [2, 3], dilation: [2, 3], ..Window::new([3, 4]) }).exp()
     }),
     smooth("conv1d", &[any(&[2, 3, 10]), any(&[4, 3, 3])], |x| x[0].conv(&x[1], &ConvOptions::<1>::default())),
     smooth("conv2d", &[IMAGE, any(&[4, 3, 3, 2])], |x| {
@@ -41,35 +42,38 @@ pub const ROWS: &[Row] = &[
     }),
     smooth("conv of 1 × 1", &[IMAGE, any(&[5, 3, 1, 1])], |x| x[0].conv(&x[1], &ConvOptions::<2>::default()).relu()),
     smooth("conv1d transposed", &[any(&[2, 3, 5]), any(&[3, 4, 3])], |x| {
-        x[0].conv_transpose(&x[1], &ConvOptions { stride: [2], padding: [1], ..ConvOptions::default() }, [1])
+        x[0].conv_transpose(
+            &x[1],
+            &ConvTransposeOptions { stride: [2], padding: [1], output_padding: [1], ..ConvTransposeOptions::default() },
+        )
     }),
     smooth("conv2d transposed", &[any(&[1, 4, 4, 3]), any(&[4, 2, 2, 3])], |x| {
         x[0].conv_transpose(
             &x[1],
-            &ConvOptions { stride: [2, 3], dilation: [2, 1], groups: 2, ..ConvOptions::default() },
-            [0, 0],
+            &ConvTransposeOptions { stride: [2, 3], dilation: [2, 1], groups: 2, ..ConvTransposeOptions::default() },
         )
     }),
     smooth("conv3d transposed", &[any(&[1, 2, 3, 2, 3]), any(&[2, 3, 2, 3, 2])], |x| {
         let conv = ConvOptions { stride: [2, 1, 2], padding: [1, 0, 0], dilation: [1, 2, 1], groups: 1 };
-        x[0].conv_transpose(&x[1], &conv, [1, 0, 0])
+        x[0].conv_transpose(&x[1], &ConvTransposeOptions { output_padding: [1, 0, 0], ..conv.into() })
     }),
-    smooth("max_pool", &[IMAGE], |x| x[0].max_pool(&Window { stride: [2, 1], ..Window::new([3, 2]) }, [1, 0])),
-    smooth("max_pool side by side", &[IMAGE], |x| {
-        x[0].max_pool(&Window { stride: [2, 2], ..Window::new([2, 2]) }, [0, 0])
-    }),
-    smooth("max_pool of large windows", &[IMAGE], |x| x[0].max_pool(&Window::new([6, 6]), [0, 0])),
-    smooth("avg_pool of large windows", &[IMAGE], |x| x[0].avg_pool(&Window::new([6, 6]), [0, 0])),
+    smooth("max_pool", &[IMAGE], |x| x[0].max_pool(&Window { stride: [2, 1], padding: [1, 0], ..Window::new([3, 2]) })),
+    smooth("max_pool side by side", &[IMAGE], |x| x[0].max_pool(&Window { stride: [2, 2], ..Window::new([2, 2]) })),
+    smooth("max_pool of large windows", &[IMAGE], |x| x[0].max_pool(&Window::new([6, 6]))),
+    smooth("avg_pool of large windows", &[IMAGE], |x| x[0].avg_pool(&Window::new([6, 6]))),
     smooth("avg_pool overlapping", &[IMAGE], |x| {
-        x[0].avg_pool(&Window { stride: [2, 1], dilation: [1, 2], ..Window::new([3, 2]) }, [0, 0])
+        x[0].avg_pool(&Window { stride: [2, 1], dilation: [1, 2], ..Window::new([3, 2]) })
     }),
-    smooth("avg_pool", &[IMAGE], |x| x[0].avg_pool(&Window { stride: [2, 2], ..Window::new([2, 2]) }, [1, 1])),
+    smooth("avg_pool", &[IMAGE], |x| x[0].avg_pool(&Window { stride: [2, 2], padding: [1, 1], ..Window::new([2, 2]) })),
     smooth("max_pool_with", &[IMAGE], |x| {
-        x[0].max_pool_with(&Window { stride: [2, 4], ..Window::new([3, 2]) }, [1, 0], true)
+        x[0].max_pool_with_options(
+            &Window { stride: [2, 4], padding: [1, 0], ..Window::new([3, 2]) },
+            &MaxPoolOptions { ceil_mode: true },
+        )
     }),
     smooth("avg_pool_with", &[IMAGE], |x| {
         let options = AvgPoolOptions { ceil_mode: true, count_include_pad: false, ..AvgPoolOptions::default() };
-        x[0].avg_pool_with(&Window { stride: [2, 4], ..Window::new([3, 3]) }, [1, 1], &options)
+        x[0].avg_pool_with_options(&Window { stride: [2, 4], padding: [1, 1], ..Window::new([3, 3]) }, &options)
     }),
     smooth("adaptive_avg_pool", &[IMAGE], |x| x[0].adaptive_avg_pool([3, 4])),
     smooth("adaptive_max_pool", &[IMAGE], |x| x[0].adaptive_max_pool([2, 3])),

@@ -34,10 +34,43 @@ impl<const N: usize> Default for ConvOptions<N> {
     }
 }
 
+/// Options of a transposed convolution over N axes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConvTransposeOptions<const N: usize> {
+    /// Distance between adjacent positions of a filter in the output.
+    pub stride: [usize; N],
+    /// Elements removed at both ends of each axis of the output.
+    pub padding: [usize; N],
+    /// Elements added at the end of each axis of the output.
+    pub output_padding: [usize; N],
+    /// Distance between adjacent elements under a filter.
+    pub dilation: [usize; N],
+    /// Number of groups of channels that are convolved separately.
+    pub groups: usize,
+}
+
+impl<const N: usize> Default for ConvTransposeOptions<N> {
+    fn default() -> ConvTransposeOptions<N> {
+        ConvOptions::default().into()
+    }
+}
+
+/// The transpose of a convolution with these options.
+impl<const N: usize> From<ConvOptions<N>> for ConvTransposeOptions<N> {
+    fn from(ConvOptions { stride, padding, dilation, groups }: ConvOptions<N>) -> ConvTransposeOptions<N> {
+        ConvTransposeOptions { stride, padding, output_padding: [0; N], dilation, groups }
+    }
+}
+
 impl<const N: usize> ConvOptions<N> {
     /// Returns the window of a filter of these sizes.
     fn window(&self, sizes: &[usize]) -> Window<N> {
-        Window { kernel_size: std::array::from_fn(|along| sizes[along]), stride: self.stride, dilation: self.dilation }
+        Window {
+            kernel_size: std::array::from_fn(|along| sizes[along]),
+            stride: self.stride,
+            padding: [0; N],
+            dilation: self.dilation,
+        }
     }
 
     /// Returns the number of filter positions along each axis; `None` if the filter does not fit.
@@ -253,18 +286,14 @@ impl Tensor {
     }
 
     /// Transposed convolution: the backward pass of [`Tensor::conv`] for its input. `[batch, channels, lengths]` with
-    /// filters `[channels, outputs / groups, sizes]`. `output_padding` elements are added at the end of each axis, as
-    /// in PyTorch.
+    /// filters `[channels, outputs / groups, sizes]`.
     #[doc(alias = "conv_transpose1d")]
     #[doc(alias = "conv_transpose2d")]
     #[doc(alias = "conv_transpose3d")]
     #[track_caller]
-    pub fn conv_transpose<const N: usize>(
-        &self,
-        weight: &Tensor,
-        conv: &ConvOptions<N>,
-        output_padding: [usize; N],
-    ) -> Tensor {
+    pub fn conv_transpose<const N: usize>(&self, weight: &Tensor, options: &ConvTransposeOptions<N>) -> Tensor {
+        let ConvTransposeOptions { stride, padding, output_padding, dilation, groups } = *options;
+        let conv = &ConvOptions { stride, padding, dilation, groups };
         let (x, w) = match self.conv_operands("conv_transpose", weight, conv, 0) {
             Ok(operands) => operands,
             Err(mistake) => return mistake,

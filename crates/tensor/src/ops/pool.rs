@@ -10,31 +10,30 @@ use panoply_ir::{DType, Error, Shape};
 use super::window::Window;
 use crate::call::CompositeOp;
 use crate::tensor::Tensor;
-pub use options::AvgPoolOptions;
+pub use options::{AvgPoolOptions, MaxPoolOptions};
 
 /// Maximum number of window elements that are combined by an expression with a term for each; larger windows use a
 /// loop.
 const MOST_ELEMS: usize = 32;
 
 impl Tensor {
-    /// Returns the maximum of each window over the last N axes, with `padding` elements of -∞ on both sides. Equal
-    /// maxima share the gradient.
+    /// Returns the maximum of each window over the last N axes; padding is -∞. Equal maxima share the gradient.
     #[doc(alias = "max_pool1d")]
     #[doc(alias = "max_pool2d")]
     #[doc(alias = "max_pool3d")]
     #[track_caller]
-    pub fn max_pool<const N: usize>(&self, window: &Window<N>, padding: [usize; N]) -> Tensor {
-        self.max_pool_with(window, padding, false)
+    pub fn max_pool<const N: usize>(&self, window: &Window<N>) -> Tensor {
+        self.max_pool_with_options(window, &MaxPoolOptions::default())
     }
 
-    /// [`Tensor::max_pool`] with `ceil_mode`: a last window that begins within the input or the padding before it can
-    /// extend beyond the padding after it, as in PyTorch.
+    /// [`Tensor::max_pool`] with the options of PyTorch's `max_pool1d` to `max_pool3d`.
     #[track_caller]
-    pub fn max_pool_with<const N: usize>(&self, window: &Window<N>, padding: [usize; N], ceil_mode: bool) -> Tensor {
-        let padded = match self.pool_widths("max_pool", window, padding, ceil_mode) {
+    pub fn max_pool_with_options<const N: usize>(&self, window: &Window<N>, options: &MaxPoolOptions) -> Tensor {
+        let padded = match self.pool_widths("max_pool", window, options.ceil_mode) {
             Ok(widths) => self.padded_around(&widths, f64::NEG_INFINITY),
             Err(mistake) => return mistake,
         };
+        let window = &window.of_padded();
         if window.elems() > MOST_ELEMS {
             return padded.unfold(window).over_last::<N>(ReduceOp::Max);
         }
@@ -47,17 +46,17 @@ impl Tensor {
         )
     }
 
-    /// Returns the mean of each window over the last N axes of floats, with `padding` zeros on both sides, which
-    /// count as elements.
+    /// Returns the mean of each window over the last N axes of floats; padding is zeros, which count as elements.
     #[doc(alias = "avg_pool1d")]
     #[doc(alias = "avg_pool2d")]
     #[doc(alias = "avg_pool3d")]
     #[track_caller]
-    pub fn avg_pool<const N: usize>(&self, window: &Window<N>, padding: [usize; N]) -> Tensor {
+    pub fn avg_pool<const N: usize>(&self, window: &Window<N>) -> Tensor {
         if let Err(mistake) = self.has_fractions("avg_pool") {
             return mistake;
         }
-        self.padded_with(&padding, 0.0).in_f32(|padded| {
+        let (padded, window) = (self.padded_with(&window.padding, 0.0), &window.of_padded());
+        padded.in_f32(|padded| {
             if window.elems() > MOST_ELEMS {
                 let sums = padded.unfold(window).over_last::<N>(ReduceOp::Sum);
                 return &sums / sums.literal(window.elems() as f64);

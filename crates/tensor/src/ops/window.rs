@@ -12,21 +12,28 @@ use panoply_ir::{Error, Shape};
 use crate::call_attrs::CallAttrs;
 use crate::tensor::Tensor;
 
-/// Size, stride and dilation of windows over N axes.
+/// Size, stride, padding and dilation of windows over N axes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window<const N: usize> {
     /// Number of elements along each axis.
     pub kernel_size: [usize; N],
     /// Distance between adjacent windows.
     pub stride: [usize; N],
+    /// Elements added at both ends of each axis: zeros, and -∞ for maxima.
+    pub padding: [usize; N],
     /// Distance between adjacent elements of a window.
     pub dilation: [usize; N],
 }
 
 impl<const N: usize> Window<N> {
-    /// Creates windows with stride 1 and dilation 1.
+    /// Creates windows with stride 1 and dilation 1, without padding.
     pub fn new(size: [usize; N]) -> Window<N> {
-        Window { kernel_size: size, stride: [1; N], dilation: [1; N] }
+        Window { kernel_size: size, stride: [1; N], padding: [0; N], dilation: [1; N] }
+    }
+
+    /// Returns the windows of an input that is padded already.
+    pub(super) fn of_padded(&self) -> Window<N> {
+        Window { padding: [0; N], ..*self }
     }
 
     /// Returns the number of elements of a window.
@@ -67,16 +74,17 @@ impl<const N: usize> Window<N> {
 
 impl<const N: usize> CallAttrs for Window<N> {
     fn write_key(&self, words: &mut Vec<u64>) {
-        [self.kernel_size, self.stride, self.dilation].write_key(words);
+        [self.kernel_size, self.stride, self.padding, self.dilation].write_key(words);
     }
 }
 
 impl Tensor {
-    /// Returns the windows over the last N axes as a view: `[…, lengths]` becomes `[…, positions, sizes]`.
+    /// Returns the windows over the last N axes: `[…, lengths]` becomes `[…, positions, sizes]`. Without padding it is a
+    /// view.
     #[doc(alias = "sliding_window_view")]
     #[track_caller]
     pub fn unfold<const N: usize>(&self, window: &Window<N>) -> Tensor {
-        let view = self.interleaved_windows(window);
+        let view = self.padded_with(&window.padding, 0.0).interleaved_windows(&window.of_padded());
         if view.is_mistake() {
             return view;
         }

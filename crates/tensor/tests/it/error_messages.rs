@@ -1,8 +1,8 @@
 //! Errors of invalid expressions: one sentence with the operands and the source line, and never a panic.
 
 use panoply_tensor::{
-    AlignCorners, AttentionOptions, ConvOptions, DType, Device, FftOptions, InterpolateMode, Reduction, Rng,
-    ScatterReduce, Side, SortOrder, Tensor, Triangle, Window, eval, plan_cache_stats,
+    AlignCorners, AttentionOptions, ConvOptions, ConvTransposeOptions, DType, Device, FftOptions, InterpolateMode,
+    Reduction, Rng, ScatterReduce, Side, SortOrder, Tensor, Triangle, Window, eval, plan_cache_stats,
 };
 
 fn on_cpu(work: impl FnOnce()) {
@@ -126,14 +126,17 @@ fn mistakes_of_composed_operations_name_their_operands() {
                 "conv: there are no elements along axis 3",
             ),
             (
-                ones(&[2, 3, 0]).conv_transpose(&ones(&[3, 4, 3]), &ConvOptions::<1>::default(), [0]),
+                ones(&[2, 3, 0]).conv_transpose(&ones(&[3, 4, 3]), &ConvTransposeOptions::<1>::default()),
                 "conv_transpose: there are no elements along axis 2",
             ),
             (
                 image.conv(&ones(&[4, 3, 3]), &ConvOptions::<2>::default()),
                 "conv: needs [batch, channels] and 2 more axes",
             ),
-            (image.max_pool(&Window::new([2, 2]), [2, 2]), "max_pool: padding [2, 2] is more than half"),
+            (
+                image.max_pool(&Window { padding: [2, 2], ..Window::new([2, 2]) }),
+                "max_pool: padding [2, 2] is more than half",
+            ),
             (attend(&ones(&[2, 2, 5, 5])), "attention: 3 heads are not a multiple of 2 key heads"),
             (attend(&ones(&[2, 3, 5, 4])), "attention: lengths of queries, keys and values do not fit"),
             (Tensor::einsum("ij,jk->ik", &[&matrix, &matrix]), "einsum: `ij,jk->ik`: `j` has lengths 6 and 4"),
@@ -231,16 +234,25 @@ fn sizes_beyond_the_address_space_are_mistakes() {
             ),
             (conv(ConvOptions { groups: MOST, ..ConvOptions::default() }), "needs more bytes than the address space"),
             (
-                image.conv_transpose(&filters, &ConvOptions { stride: [MOST, 1], ..ConvOptions::default() }, [0, 0]),
+                image.conv_transpose(
+                    &filters,
+                    &ConvTransposeOptions { stride: [MOST, 1], ..ConvTransposeOptions::default() },
+                ),
                 "needs more bytes than the address space",
             ),
             (
-                image.conv_transpose(&filters, &ConvOptions::default(), [MOST, 0]),
+                image.conv_transpose(
+                    &filters,
+                    &ConvTransposeOptions { output_padding: [MOST, 0], ..ConvTransposeOptions::default() },
+                ),
                 "an output padding of [18446744073709551615, 0] is too large",
             ),
-            (image.max_pool(&Window::new([MOST, 2]), [0, 0]), "windows of size"),
-            (image.max_pool(&Window { dilation: [MOST, 1], ..Window::new([2, 2]) }, [0, 0]), "windows of size"),
-            (image.avg_pool(&Window::new([2, 2]), [MOST, 0]), "has more bytes than the address space"),
+            (image.max_pool(&Window::new([MOST, 2])), "windows of size"),
+            (image.max_pool(&Window { dilation: [MOST, 1], ..Window::new([2, 2]) }), "windows of size"),
+            (
+                image.avg_pool(&Window { padding: [MOST, 0], ..Window::new([2, 2]) }),
+                "has more bytes than the address space",
+            ),
             (ones(&[1 << 33, 4]).cdist(&ones(&[1 << 33, 4]), 2.0), "has more bytes than the address space"),
             (ones(&[2, 0]).max(1), "max: there is no element along axis 1"),
             (ones(&[2, 0]).argmin(1), "argmin: there is no element along axis 1"),
@@ -303,7 +315,7 @@ fn operations_report_masks_and_types_that_do_not_fit() {
             (flags.cumsum(0), "running sum along 0: is not defined for bool"),
             (flags.matmul(&flags), "matmul: is not defined for bool"),
             (flags.index_add(0, &Tensor::arange(2), &flags), "index_add along 0: is not defined for bool"),
-            (flags.max_pool(&Window::new([9, 9]), [0, 0]), "windows of size"),
+            (flags.max_pool(&Window::new([9, 9])), "windows of size"),
             (
                 Tensor::arange(4).interpolate([2], InterpolateMode::Linear(AlignCorners::No)),
                 "interpolate: linear modes need floats, not i32[4]",
@@ -445,8 +457,8 @@ fn means_of_integers_are_mistakes() {
         let x = Tensor::full([1, 1, 4], 100i8);
         let window = Window { stride: [4], ..Window::new([4]) };
         for (wrong, op) in [
-            (x.avg_pool(&window, [0]), "avg_pool"),
-            (x.cast(DType::U8).avg_pool(&window, [0]), "avg_pool"),
+            (x.avg_pool(&window), "avg_pool"),
+            (x.cast(DType::U8).avg_pool(&window), "avg_pool"),
             (x.adaptive_avg_pool([2]), "adaptive_avg_pool"),
             (x.reshape([2, 2]).nll_loss(&Tensor::arange(2), Reduction::Mean), "nll_loss"),
         ] {

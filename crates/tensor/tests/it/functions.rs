@@ -2,7 +2,7 @@
 //! the standard library.
 
 use panoply_tensor::{
-    AvgPoolOptions, BceOptions, CrossEntropyOptions, DType, Device, ScatterReduce, SortOrder, Tensor,
+    AvgPoolOptions, BceOptions, CrossEntropyOptions, DType, Device, MaxPoolOptions, ScatterReduce, SortOrder, Tensor,
     ValuesWithIndices, Window, eval,
 };
 
@@ -381,7 +381,7 @@ fn pooling_options_agree_with_pytorch() {
             for (size, stride, dilation, padding) in
                 [(2, 2, 1, 0), (3, 2, 1, 1), (3, 3, 1, 0), (2, 3, 1, 1), (3, 4, 1, 1), (2, 2, 2, 1), (40, 40, 1, 20)]
             {
-                let window = Window { kernel_size: [size], stride: [stride], dilation: [dilation] };
+                let window = Window { kernel_size: [size], stride: [stride], padding: [padding], dilation: [dilation] };
                 if length + 2 * padding < dilation * (size - 1) + 1 {
                     continue;
                 }
@@ -389,14 +389,15 @@ fn pooling_options_agree_with_pytorch() {
                     let expected = pooled(&x, &window, padding, ceil_mode, include);
                     let (largest, means): (Vec<f32>, Vec<f32>) = expected.into_iter().unzip();
                     let what = format!("{length} by {window:?}, {padding}, {ceil_mode}, {include}");
-                    let found = tensor.max_pool_with(&window, [padding], ceil_mode).to_vec::<f32>().unwrap();
+                    let found =
+                        tensor.max_pool_with_options(&window, &MaxPoolOptions { ceil_mode }).to_vec::<f32>().unwrap();
                     assert_eq!(found, largest, "{what}");
                     let options = AvgPoolOptions { ceil_mode, count_include_pad: include, divisor_override: None };
-                    let found = tensor.avg_pool_with(&window, [padding], &options).to_vec::<f32>().unwrap();
+                    let found = tensor.avg_pool_with_options(&window, &options).to_vec::<f32>().unwrap();
                     let near = found.iter().zip(&means).all(|(x, y)| (x - y).abs() < 1e-6);
                     assert!(near && found.len() == means.len(), "{what}: {found:?}, expected {means:?}");
                     let options = AvgPoolOptions { divisor_override: Some(1), ..options };
-                    let sums = tensor.avg_pool_with(&window, [padding], &options);
+                    let sums = tensor.avg_pool_with_options(&window, &options);
                     let gradient = numbers(&sums.sum(..).gradients(&[&tensor]).unwrap()[0]);
                     let total: f64 = gradient.iter().zip(&x).map(|(g, x)| g * f64::from(*x)).sum();
                     assert!((total - sums.sum(..).item::<f64>().unwrap()).abs() < 1e-4, "gradient of {what}");
@@ -405,10 +406,10 @@ fn pooling_options_agree_with_pytorch() {
         }
         let bools = Tensor::from_slice(&[false, true, false, false], [1, 4]);
         let window = Window { stride: [2], ..Window::new([2]) };
-        let found = bools.max_pool(&window, [1]).to_vec::<bool>().unwrap();
+        let found = bools.max_pool(&Window { padding: [1], ..window }).to_vec::<bool>().unwrap();
         assert_eq!(found, [false, true, false]);
         let options = AvgPoolOptions { divisor_override: Some(0), ..AvgPoolOptions::default() };
-        let wrong = Tensor::ones([1, 4], DType::F32).avg_pool_with(&window, [0], &options);
+        let wrong = Tensor::ones([1, 4], DType::F32).avg_pool_with_options(&window, &options);
         assert!(wrong.check().unwrap_err().message().contains("the divisor must be at least 1"));
     });
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use panoply_driver::CudaDriver;
 use panoply_runtime::Registry;
 use panoply_tensor::{
-    AlignCorners, AttentionOptions, BceOptions, ConvOptions, DType, Device, InterpolateMode, MathMode, Reduction,
-    RopeOptions, Scalar, Tensor, Window, f16,
+    AlignCorners, AttentionOptions, BceOptions, ConvOptions, ConvTransposeOptions, DType, Device, InterpolateMode,
+    MathMode, Reduction, RopeOptions, Scalar, Tensor, Window, f16,
 };
 
 struct Row {
@@ -24,7 +24,7 @@ const ROWS: &[Row] = &[
     Row {
         name: "max pool",
         inputs: &[&[2, 3, 8, 9]],
-        op: |x| x[0].max_pool(&Window { stride: [2, 2], ..Window::new([3, 3]) }, [1, 1]),
+        op: |x| x[0].max_pool(&Window { stride: [2, 2], padding: [1, 1], ..Window::new([3, 3]) }),
     },
     Row {
         name: "attention",
@@ -142,7 +142,7 @@ fn exact_convs<const N: usize>(
     let (x, w) = (of(&x, 1), of(&w, 2));
     let y = match extra {
         None => x.conv(&w, conv),
-        Some(extra) => x.conv_transpose(&w, conv, extra),
+        Some(extra) => x.conv_transpose(&w, &ConvTransposeOptions { output_padding: extra, ..(*conv).into() }),
     };
     let g = of(y.shape().expect("it is valid").dims(), 3);
     let gradients = (&y * g).sum(..).gradients(&[&x, &w]).expect("the convolution is differentiable");

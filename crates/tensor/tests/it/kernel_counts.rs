@@ -56,14 +56,14 @@ const ROWS: &[Row] = &[
         3,
         9,
     ),
+    row("max pool", &[&[16, 8, 16, 16]], |x| x[0].max_pool(&Window { stride: [2, 2], ..Window::new([2, 2]) }), 1, 3),
     row(
-        "max pool",
+        "average pool",
         &[&[16, 8, 16, 16]],
-        |x| x[0].max_pool(&Window { stride: [2, 2], ..Window::new([2, 2]) }, [0, 0]),
+        |x| x[0].avg_pool(&Window { padding: [1, 1], ..Window::new([3, 3]) }),
         1,
         3,
     ),
-    row("average pool", &[&[16, 8, 16, 16]], |x| x[0].avg_pool(&Window::new([3, 3]), [1, 1]), 1, 3),
     row(
         "attention",
         &[&[2, 4, 32, 16], &[2, 4, 32, 16], &[2, 4, 32, 16]],

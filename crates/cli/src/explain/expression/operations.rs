@@ -4,8 +4,9 @@ use panoply::DType::F32;
 use panoply::FftNorm::Backward;
 use panoply::Reduction::{self, Mean};
 use panoply::{
-    AlignCorners, AttentionOptions, BceOptions, ConvOptions, CrossEntropyOptions, DType, FftNorm, FftOptions,
-    InterpolateMode, Operand, Result, RopeOptions, RopeStyle, ScatterReduce, Side, SortOrder, Tensor, Triangle, Window,
+    AlignCorners, AttentionOptions, BceOptions, ConvOptions, ConvTransposeOptions, CrossEntropyOptions, DType, FftNorm,
+    FftOptions, InterpolateMode, Operand, Result, RopeOptions, RopeStyle, ScatterReduce, Side, SortOrder, Tensor,
+    Triangle, Window,
 };
 
 use super::value::{Argument, AxesArg, CallArgs, Operation, Parameter, Value};
@@ -156,9 +157,9 @@ pub const OPERATIONS: &[Operation] = operations! {
     scaled_dot_product_attention(q: Tensor, k: Tensor, v: Tensor, is_causal: bool = false, past_len: usize = 0, attn_mask: Option<Tensor> = None, scale: Option<f64> = None) =>
         q.scaled_dot_product_attention(&k, &v, &AttentionOptions { is_causal, past_len, attn_mask: attn_mask.as_ref(), scale });
     avg_pool1d(x: Tensor, kernel_size: [usize; 1], stride: Option<[usize; 1]> = None, padding: [usize; 1] = [0], dilation: [usize; 1] = [1]) =>
-        x.avg_pool(&Window { kernel_size, stride: stride.unwrap_or(kernel_size), dilation }, padding);
+        x.avg_pool(&Window { kernel_size, stride: stride.unwrap_or(kernel_size), padding, dilation });
     avg_pool2d(x: Tensor, kernel_size: [usize; 2], stride: Option<[usize; 2]> = None, padding: [usize; 2] = [0, 0], dilation: [usize; 2] = [1, 1]) =>
-        x.avg_pool(&Window { kernel_size, stride: stride.unwrap_or(kernel_size), dilation }, padding);
+        x.avg_pool(&Window { kernel_size, stride: stride.unwrap_or(kernel_size), padding, dilation });
     cdist(x: Tensor, y: Tensor, p: f64 = 2.0) => x.cdist(&y, p);
     conv1d(x: Tensor, weight: Tensor, stride: [usize; 1] = [1], padding: [usize; 1] = [0], dilation: [usize; 1] = [1], groups: usize = 1) =>
         x.conv(&weight, &ConvOptions { stride, padding, dilation, groups });
@@ -167,16 +168,16 @@ pub const OPERATIONS: &[Operation] = operations! {
     conv3d(x: Tensor, weight: Tensor, stride: [usize; 3] = [1, 1, 1], padding: [usize; 3] = [0, 0, 0], dilation: [usize; 3] = [1, 1, 1], groups: usize = 1) =>
         x.conv(&weight, &ConvOptions { stride, padding, dilation, groups });
     conv_transpose1d(x: Tensor, weight: Tensor, stride: [usize; 1] = [1], padding: [usize; 1] = [0], output_padding: [usize; 1] = [0], groups: usize = 1, dilation: [usize; 1] = [1]) =>
-        x.conv_transpose(&weight, &ConvOptions { stride, padding, dilation, groups }, output_padding);
+        x.conv_transpose(&weight, &ConvTransposeOptions { stride, padding, output_padding, dilation, groups });
     conv_transpose2d(x: Tensor, weight: Tensor, stride: [usize; 2] = [1, 1], padding: [usize; 2] = [0, 0], output_padding: [usize; 2] = [0, 0], groups: usize = 1, dilation: [usize; 2] = [1, 1]) =>
-        x.conv_transpose(&weight, &ConvOptions { stride, padding, dilation, groups }, output_padding);
+        x.conv_transpose(&weight, &ConvTransposeOptions { stride, padding, output_padding, dilation, groups });
     cross(x: Tensor, y: Tensor, axis: isize = -1) => x.cross(&y, axis);
     einsum(equation: String, operands: Vec<Tensor>) => Tensor::einsum(&equation, &operands.iter().collect::<Vec<_>>());
     matrix_power(x: Tensor, n: isize) => x.matrix_power(n as i64);
     max_pool1d(x: Tensor, kernel_size: [usize; 1], stride: Option<[usize; 1]> = None, padding: [usize; 1] = [0], dilation: [usize; 1] = [1]) =>
-        x.max_pool(&Window { kernel_size, stride: stride.unwrap_or(kernel_size), dilation }, padding);
+        x.max_pool(&Window { kernel_size, stride: stride.unwrap_or(kernel_size), padding, dilation });
     max_pool2d(x: Tensor, kernel_size: [usize; 2], stride: Option<[usize; 2]> = None, padding: [usize; 2] = [0, 0], dilation: [usize; 2] = [1, 1]) =>
-        x.max_pool(&Window { kernel_size, stride: stride.unwrap_or(kernel_size), dilation }, padding);
+        x.max_pool(&Window { kernel_size, stride: stride.unwrap_or(kernel_size), padding, dilation });
     interpolate_linear2d(x: Tensor, size: [usize; 2], align_corners: bool = false) =>
         x.interpolate(size, InterpolateMode::Linear(if align_corners { AlignCorners::Yes } else { AlignCorners::No }));
     interpolate_nearest2d(x: Tensor, size: [usize; 2]) => x.interpolate(size, InterpolateMode::Nearest);
@@ -185,8 +186,8 @@ pub const OPERATIONS: &[Operation] = operations! {
     pinv(x: Tensor, rtol: Option<f64> = None) => x.pinv(rtol);
     solve_triangular(x: Tensor, right: Tensor, upper: bool = false) =>
         x.solve_triangular(&right, if upper { Triangle::Upper } else { Triangle::Lower });
-    unfold2d(x: Tensor, kernel_size: [usize; 2], stride: [usize; 2] = [1, 1], dilation: [usize; 2] = [1, 1]) =>
-        x.unfold(&Window { kernel_size, stride, dilation });
+    unfold2d(x: Tensor, kernel_size: [usize; 2], stride: [usize; 2] = [1, 1], padding: [usize; 2] = [0, 0], dilation: [usize; 2] = [1, 1]) =>
+        x.unfold(&Window { kernel_size, stride, padding, dilation });
 
     // Fourier transforms.
     fft_with_options(x: Tensor, axis: isize = -1, n: Option<usize> = None, norm: FftNorm = Backward) => x.fft_with_options(axis, &FftOptions { n, norm });

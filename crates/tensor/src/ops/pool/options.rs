@@ -5,7 +5,15 @@ use panoply_ir::{Error, Shape};
 use crate::ops::window::Window;
 use crate::tensor::Tensor;
 
-/// Options of [`Tensor::avg_pool_with`].
+/// Options of [`Tensor::max_pool_with_options`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct MaxPoolOptions {
+    /// True if a last window that begins within the input or the padding before it can extend beyond the padding
+    /// after it.
+    pub ceil_mode: bool,
+}
+
+/// Options of [`Tensor::avg_pool_with_options`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct AvgPoolOptions {
     /// True if a last window that begins within the input or the padding before it can extend beyond the padding
@@ -27,22 +35,18 @@ impl Tensor {
     /// [`Tensor::avg_pool`] with the options of PyTorch's `avg_pool1d` to `avg_pool3d`. The mean of a window without
     /// counted elements is 0.
     #[track_caller]
-    pub fn avg_pool_with<const N: usize>(
-        &self,
-        window: &Window<N>,
-        padding: [usize; N],
-        options: &AvgPoolOptions,
-    ) -> Tensor {
+    pub fn avg_pool_with_options<const N: usize>(&self, window: &Window<N>, options: &AvgPoolOptions) -> Tensor {
         if let Err(mistake) = self.has_fractions("avg_pool") {
             return mistake;
         }
         if options.divisor_override == Some(0) && !self.is_mistake() {
             return Tensor::mistake(Error::mistake("avg_pool: the divisor must be at least 1"));
         }
-        let widths = match self.pool_widths("avg_pool", window, padding, options.ceil_mode) {
+        let widths = match self.pool_widths("avg_pool", window, options.ceil_mode) {
             Ok(widths) => widths,
             Err(mistake) => return mistake,
         };
+        let (padding, window) = (window.padding, &window.of_padded());
         self.in_f32(|x| {
             let sums = x.padded_around(&widths, 0.0).window_sums(window);
             if sums.is_mistake() {
@@ -83,9 +87,9 @@ impl Tensor {
         &self,
         op: &str,
         window: &Window<N>,
-        padding: [usize; N],
         ceil_mode: bool,
     ) -> Result<Vec<(usize, usize)>, Tensor> {
+        let padding = window.padding;
         if self.is_mistake() {
             return Err(self.clone());
         }

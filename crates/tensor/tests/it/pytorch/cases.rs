@@ -1,9 +1,9 @@
 //! The cases of `ops.safetensors`, one line each.
 
 use panoply_tensor::{
-    AlignCorners, AttentionOptions, BceOptions, ConvOptions, CrossEntropyOptions, DType, Eigh, FftNorm, FftOptions,
-    InterpolateMode, Lu, Reduction, RopeOptions, RopeStyle, ScatterReduce, Side, SortOrder, Tensor, TensorIndex,
-    Triangle, Window,
+    AlignCorners, AttentionOptions, BceOptions, ConvOptions, ConvTransposeOptions, CrossEntropyOptions, DType, Eigh,
+    FftNorm, FftOptions, InterpolateMode, Lu, Reduction, RopeOptions, RopeStyle, ScatterReduce, Side, SortOrder,
+    Tensor, TensorIndex, Triangle, Window,
 };
 
 use super::{Fixture, close, devices};
@@ -104,30 +104,35 @@ pub const CASES: &[Case] = &[
     ("conv2d by channel", |x| x[0].conv(&x[1], &ConvOptions::<2> { groups: 4, ..ConvOptions::default() })),
     ("conv3d", |x| x[0].conv(&x[1], &ConvOptions { padding: [1, 0, 1], ..ConvOptions::default() })),
     ("conv1d transposed", |x| {
-        x[0].conv_transpose(&x[1], &ConvOptions { stride: [2], padding: [1], ..ConvOptions::default() }, [1])
+        x[0].conv_transpose(
+            &x[1],
+            &ConvTransposeOptions { stride: [2], padding: [1], output_padding: [1], ..ConvTransposeOptions::default() },
+        )
     }),
     ("conv2d transposed", |x| {
         x[0].conv_transpose(
             &x[1],
-            &ConvOptions { stride: [2, 3], dilation: [2, 1], groups: 2, ..ConvOptions::default() },
-            [0, 0],
+            &ConvTransposeOptions { stride: [2, 3], dilation: [2, 1], groups: 2, ..ConvTransposeOptions::default() },
         )
     }),
     ("conv2d transposed, all padded", |x| {
-        x[0].conv_transpose(&x[1], &ConvOptions { padding: [2, 1], ..ConvOptions::default() }, [0, 0])
+        x[0].conv_transpose(&x[1], &ConvTransposeOptions { padding: [2, 1], ..ConvTransposeOptions::default() })
     }),
     ("conv3d transposed", |x| {
         let conv = ConvOptions { stride: [2, 1, 2], padding: [1, 0, 1], ..ConvOptions::default() };
-        x[0].conv_transpose(&x[1], &conv, [1, 0, 1])
+        x[0].conv_transpose(&x[1], &ConvTransposeOptions { output_padding: [1, 0, 1], ..conv.into() })
     }),
     ("conv3d transposed in groups", |x| {
-        x[0].conv_transpose(&x[1], &ConvOptions { dilation: [1, 2, 1], groups: 2, ..ConvOptions::default() }, [0; 3])
+        x[0].conv_transpose(
+            &x[1],
+            &ConvTransposeOptions { dilation: [1, 2, 1], groups: 2, ..ConvTransposeOptions::default() },
+        )
     }),
-    ("max_pool3d", |x| x[0].max_pool(&Window { stride: [1, 2, 1], ..Window::new([2, 3, 2]) }, [1, 1, 0])),
-    ("avg_pool3d", |x| x[0].avg_pool(&Window { stride: [2, 1, 2], ..Window::new([2, 2, 2]) }, [1, 0, 1])),
-    ("max_pool", |x| x[0].max_pool(&Window { stride: [2, 1], ..Window::new([3, 2]) }, [1, 0])),
-    ("max_pool side by side", |x| x[0].max_pool(&Window { stride: [2, 2], ..Window::new([2, 2]) }, [0, 0])),
-    ("avg_pool", |x| x[0].avg_pool(&Window { stride: [2, 2], ..Window::new([2, 2]) }, [1, 1])),
+    ("max_pool3d", |x| x[0].max_pool(&Window { stride: [1, 2, 1], padding: [1, 1, 0], ..Window::new([2, 3, 2]) })),
+    ("avg_pool3d", |x| x[0].avg_pool(&Window { stride: [2, 1, 2], padding: [1, 0, 1], ..Window::new([2, 2, 2]) })),
+    ("max_pool", |x| x[0].max_pool(&Window { stride: [2, 1], padding: [1, 0], ..Window::new([3, 2]) })),
+    ("max_pool side by side", |x| x[0].max_pool(&Window { stride: [2, 2], ..Window::new([2, 2]) })),
+    ("avg_pool", |x| x[0].avg_pool(&Window { stride: [2, 2], padding: [1, 1], ..Window::new([2, 2]) })),
     ("adaptive_avg_pool", |x| x[0].adaptive_avg_pool([3, 4])),
     ("adaptive_max_pool", |x| x[0].adaptive_max_pool([2, 3])),
     ("interpolate nearest", |x| x[0].interpolate([10, 3], InterpolateMode::Nearest)),

@@ -214,7 +214,7 @@ fn empty_tensors_and_tensors_with_one_element() {
                 ("sort", one.sort(-1, SortOrder::Descending), 2.5),
                 ("layer_norm", one.layer_norm(1e-5), 0.0),
                 ("conv", one.conv(&one, &ConvOptions::<1>::default()), 6.25),
-                ("max_pool", one.max_pool(&Window::new([1]), [0]), 2.5),
+                ("max_pool", one.max_pool(&Window::new([1])), 2.5),
                 ("resize", one.interpolate([1], InterpolateMode::Nearest), 2.5),
                 ("median", one.median(0), 2.5),
             ] {
