@@ -2,8 +2,8 @@
 //! the standard library.
 
 use panoply_tensor::{
-    AvgPoolOptions, BceOptions, CrossEntropyOptions, DType, Device, MaxPoolOptions, ScatterReduce, SortOrder, Tensor,
-    ValuesWithIndices, Window, eval,
+    AvgPoolOptions, BceOptions, CrossEntropyOptions, DType, Device, MaxPoolOptions, Reduction, ScatterReduce,
+    SortOrder, Tensor, ValuesWithIndices, Window, eval,
 };
 
 fn on_cpu(work: impl FnOnce()) {
@@ -370,6 +370,51 @@ fn pooled(x: &[f32], window: &Window<1>, padding: usize, ceil_mode: bool, includ
         (inside.clone().fold(f32::NEG_INFINITY, f32::max), inside.sum::<f32>() / divisor as f32)
     });
     windows.collect()
+}
+
+#[test]
+fn losses_are_reduced_as_in_pytorch() {
+    on_cpu(|| {
+        let close = |found: Tensor, expected: &[f64]| {
+            let found = numbers(&found);
+            let near = found.iter().zip(expected).all(|(x, y)| (x - y).abs() < 1e-6);
+            assert!(near && found.len() == expected.len(), "{found:?}, expected {expected:?}");
+        };
+        // torch.nn.functional.binary_cross_entropy_with_logits(x, y, weight, pos_weight=…), by its formula.
+        let x = Tensor::from_slice(&[0.5f32, -1.0, 2.0, -3.0], [2, 2]);
+        let y = Tensor::from_slice(&[1f32, 0.0, 0.25, 1.0], [2, 2]);
+        let (weight, pos_weight) = (vector(&[1.0, 0.5]), vector(&[2.0, 3.0]));
+        let each = [0.9481539683602134, 0.15663084375911143, 1.658660013803716, 4.572881027360613];
+        for (reduction, expected) in [
+            (Reduction::None, &each[..]),
+            (Reduction::Mean, &[1.8340814633209135]),
+            (Reduction::Sum, &[7.336325853283654]),
+        ] {
+            let options = BceOptions { weight: Some(&weight), pos_weight: Some(&pos_weight), reduction };
+            close(x.binary_cross_entropy_with_logits(&y, &options), expected);
+        }
+        // torch.nn.functional.cross_entropy of [batch, classes, length] and [batch, length], by its formula.
+        let logits = Tensor::from_slice(&[0f32, 1.0, 2.0, -1.0, 0.5, 0.0, 1.5, 3.0], [2, 2, 2]);
+        let classes = Tensor::from_slice(&[0i64, 1, 1, 0], [2, 2]);
+        let each = [2.1269280110429727, 2.1269280110429722, 0.3132616875182228, 3.048587351573742];
+        close(logits.cross_entropy(&classes), &[1.9039262652944773]);
+        close(logits.cross_entropy(&classes.one_hot(2, DType::F32).movedim(-1, 1)), &[1.9039262652944773]);
+        let options = CrossEntropyOptions { reduction: Reduction::None, ..CrossEntropyOptions::default() };
+        let found = logits.cross_entropy_with_options(&classes, &options);
+        assert_eq!(found.dims().unwrap(), [2, 2]);
+        close(found, &each);
+        let options = CrossEntropyOptions { ignore_index: Some(1), ..options };
+        close(logits.cross_entropy_with_options(&classes, &options), &[each[0], 0.0, 0.0, each[3]]);
+        close(logits.log_softmax(1).nll_loss(&classes, Reduction::Sum), &[each.iter().sum()]);
+        // The others, by their definitions.
+        let (a, b) = (vector(&[1.0, -2.0, 0.5]), vector(&[0.0, 2.0, 1.0]));
+        close(a.mse_loss(&b, Reduction::None), &[1.0, 16.0, 0.25]);
+        close(a.l1_loss(&b, Reduction::Sum), &[5.5]);
+        close(a.huber_loss(&b, 1.0, Reduction::None), &[0.5, 3.5, 0.125]);
+        close(a.hinge_loss(&b.sign(), Reduction::None), &[1.0, 3.0, 0.5]);
+        let wrong = logits.cross_entropy(&classes.narrow(1, 0, 1)).check().unwrap_err();
+        assert!(wrong.message().starts_with("cross_entropy: needs logits [batch, classes, …]"), "{wrong}");
+    });
 }
 
 #[test]

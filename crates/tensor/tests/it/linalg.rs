@@ -1,7 +1,7 @@
 //! Factorizations: products of the factors, matrices without a factorization, extreme magnitudes, batches. Second derivatives are compared
 //! with finite differences.
 
-use panoply_tensor::{DType, Device, Eigh, Lu, Qr, Rng, Slogdet, Tensor, Triangle};
+use panoply_tensor::{DType, Device, Eigh, Lu, Qr, Rng, Slogdet, Svd, Tensor, Triangle};
 
 fn on_cpu(work: impl FnOnce()) {
     Device::get("cpu").unwrap().scope(work);
@@ -212,6 +212,90 @@ fn determinants_have_the_sign_of_the_row_permutation() {
     });
 }
 
+#[test]
+fn singular_values_and_vectors_reconstruct_the_matrix() {
+    on_cpu(|| {
+        for (dtype, limit) in [(DType::F32, 2e-6), (DType::F64, 4e-15)] {
+            for (m, n) in [(1, 1), (3, 2), (2, 3), (8, 8), (40, 33), (20, 50), (64, 1)] {
+                let limit = limit * (m.max(n) as f64).sqrt();
+                let a = random(&[2, m, n]).cast(dtype);
+                let Svd { u, s, vh } = a.svd();
+                let (k, largest_value) = (m.min(n), largest(&s));
+                assert_eq!((u.dims().unwrap(), s.dims().unwrap(), vh.dims().unwrap()), ([2, m, k], [2, k], [2, k, n]));
+                let apart = largest(&(u.t().matmul(&u) - identity(k, dtype)));
+                assert!(apart <= limit, "u of {m} × {n} in {dtype}: {apart}");
+                let apart = largest(&(vh.matmul(&vh.t()) - identity(k, dtype)));
+                assert!(apart <= limit, "v of {m} × {n} in {dtype}: {apart}");
+                let apart = largest(&((u * s.unsqueeze(-2)).matmul(&vh) - a)) / largest_value;
+                assert!(apart <= limit, "svd of {m} × {n} in {dtype}: {apart}");
+                let values = s.cast(DType::F64).to_vec::<f64>().unwrap();
+                assert!(values.chunks(k).all(|values| values.is_sorted_by(|x, y| x >= y)), "{values:?}");
+            }
+        }
+        // numpy.linalg.svd of the Hilbert matrix: small singular values are as accurate as large ones.
+        let places = Tensor::arange(4).cast(DType::F64);
+        let hilbert = (places.unsqueeze(1) + &places + 1.0).reciprocal();
+        let expected = [1.5002142800592426, 0.16914122022144986, 0.006738273605760748, 9.670230402260845e-05];
+        let found = hilbert.svd().s.to_vec::<f64>().unwrap();
+        assert!(found.iter().zip(expected).all(|(x, y)| (x - y).abs() <= 1e-13 * y), "{found:?}");
+        // A matrix of rank 1, of zeros, of extreme magnitude, and an empty batch.
+        let one = Tensor::from_slice(&[3f64, 4.0, 0.0], [3, 1]).matmul(&Tensor::from_slice(&[0f64, 2.0], [1, 2]));
+        let Svd { u, s, vh } = one.svd();
+        let s = s.to_vec::<f64>().unwrap();
+        assert!((s[0] - 10.0).abs() < 1e-13 && s[1].abs() < 1e-14, "{s:?}");
+        assert!(largest(&(u.t().matmul(&u) - identity(2, DType::F64))) < 1e-14, "{u}");
+        assert!(largest(&(vh.matmul(&vh.t()) - identity(2, DType::F64))) < 1e-14, "{vh}");
+        assert_eq!(largest(&Tensor::zeros([3, 2], DType::F32).svd().s), 0.0);
+        for scale in [1e-30f32, 1e30] {
+            let s = (Tensor::from_slice(&[3f32, 0.0, 4.0, 5.0], [2, 2]) * scale).svd().s / scale;
+            let s = s.to_vec::<f32>().unwrap();
+            assert!((s[0] - 45f32.sqrt()).abs() < 1e-5 && (s[1] - 5f32.sqrt()).abs() < 1e-5, "{s:?}");
+        }
+        assert_eq!(Tensor::zeros([0, 3, 2], DType::F32).svd().vh.dims().unwrap(), [0, 2, 2]);
+    });
+}
+
+#[test]
+fn pseudo_inverses_satisfy_the_conditions_of_penrose() {
+    on_cpu(|| {
+        for (m, n, rank) in [(5, 3, 3), (3, 5, 3), (6, 6, 2), (4, 4, 4)] {
+            let a = random(&[m, rank]).matmul(&random(&[rank, n])).cast(DType::F64);
+            let p = a.pinv(Some(1e-6));
+            let (ap, pa) = (a.matmul(&p), p.matmul(&a));
+            for (name, apart) in
+                [("apa", ap.matmul(&a) - &a), ("pap", pa.matmul(&p) - &p), ("ap", &ap - ap.t()), ("pa", &pa - pa.t())]
+            {
+                assert!(largest(&apart) < 1e-11 * largest(&p).max(1.0), "{name} of {m} × {n} of rank {rank}");
+            }
+        }
+        // numpy.linalg.pinv([[1, 2], [3, 4], [5, 6]])
+        let p = Tensor::from_slice(&[1f64, 2.0, 3.0, 4.0, 5.0, 6.0], [3, 2]).pinv(None).to_vec::<f64>().unwrap();
+        let expected = [-4.0 / 3.0, -1.0 / 3.0, 2.0 / 3.0, 13.0 / 12.0, 1.0 / 3.0, -5.0 / 12.0];
+        assert!(p.iter().zip(expected).all(|(x, y)| (x - y).abs() < 1e-13), "{p:?}");
+        assert_eq!(Tensor::zeros([2, 3], DType::F32).pinv(None).to_vec::<f32>().unwrap(), [0f32; 6]);
+    });
+}
+
+#[test]
+fn powers_of_matrices_are_repeated_products() {
+    on_cpu(|| {
+        // The powers of this matrix are Fibonacci numbers.
+        let a = Tensor::from_slice(&[1i64, 1, 1, 0], [2, 2]);
+        assert_eq!(a.matrix_power(50).to_vec::<i64>().unwrap(), [20365011074, 12586269025, 12586269025, 7778742049]);
+        assert_eq!(a.matrix_power(0).to_vec::<i64>().unwrap(), [1, 0, 0, 1]);
+        let x = random(&[3, 4, 4]).cast(DType::F64) + identity(4, DType::F64) * 3.0;
+        let apart = x.matrix_power(-3).matmul(&x.matmul(&x).matmul(&x)) - identity(4, DType::F64);
+        assert!(largest(&apart) < 1e-12);
+        for (wrong, part) in [
+            (random(&[2, 3]).matrix_power(2), "matrix_power: needs square matrices, not f32[2, 3]"),
+            (a.matrix_power(-1), "inv: needs f32 or f64, not i64[2, 2]"),
+        ] {
+            let error = wrong.check().unwrap_err();
+            assert!(error.message().contains(part), "{error}");
+        }
+    });
+}
+
 type Loss = fn(&Tensor) -> Tensor;
 
 /// Compares the second derivative along a direction with differences of the first, in f64.
@@ -220,7 +304,7 @@ fn factorizations_have_second_derivatives() {
     on_cpu(|| {
         let start = random(&[4, 4]).cast(DType::F64) * 0.4 + identity(4, DType::F64) * 2.0;
         let direction = Rng::seed_from_u64(8).normal([4, 4]).cast(DType::F64);
-        let losses: [(&str, Loss); 7] = [
+        let losses: [(&str, Loss); 10] = [
             ("determinant", |x| x.det().sin().sum(..) + x.slogdet().logabsdet.exp().sum(..)),
             ("eigenvalues", |x| (x + x.t()).eigh().values.exp().sum(..)),
             ("eigenvectors", |x| {
@@ -229,6 +313,12 @@ fn factorizations_have_second_derivatives() {
             }),
             ("cholesky", |x| (x.matmul(&x.t()).cholesky() + 1.0).square().sum(..)),
             ("qr", |x| (x.qr().q + 0.3).square().sum(..) + x.qr().r.exp().sum(..)),
+            ("singular values", |x| x.svd().s.exp().sum(..)),
+            ("singular vectors", |x| {
+                let Svd { u, s, vh } = x.narrow(-1, 0, 3).svd();
+                (&u * s.sin().unsqueeze(-2)).matmul(&vh).exp().sum(..)
+            }),
+            ("pinv", |x| x.narrow(-1, 0, 2).pinv(None).exp().sum(..)),
             ("solve", |x| x.solve(&Tensor::ones([4, 2], DType::F64)).exp().sum(..)),
             ("triangle", |x| x.solve_triangular(&Tensor::ones([4], DType::F64), Triangle::Upper).exp().sum(..)),
         ];
