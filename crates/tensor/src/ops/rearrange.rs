@@ -109,7 +109,11 @@ impl Tensor {
         let added = vec![1; repeats.len().saturating_sub(self.0.shape.ndim())];
         let whole = self.reshaped([&added, self.0.shape.dims()].concat().into());
         let first = whole.0.shape.ndim() - repeats.len();
-        repeats.iter().enumerate().fold(whole, |tiled, (at, times)| tiled.tiled(first + at, *times))
+        let mut tiled = whole;
+        for (at, times) in repeats.iter().enumerate() {
+            tiled = tiled.tiled(first + at, *times);
+        }
+        tiled
     }
 
     /// Repeats one axis.

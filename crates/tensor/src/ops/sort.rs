@@ -89,7 +89,11 @@ impl Tensor {
         };
         let length = rows_of(&merged).1;
         if !(0.0..=1.0).contains(&q) || length == 0 || !self.dtype().is_float() {
-            let message = format!("quantile: {self:?} has no quantile {q} over these axes");
+            let along = match &axes.axes[..] {
+                [axis] => format!("axis {axis}"),
+                axes => format!("axes {axes:?}"),
+            };
+            let message = format!("quantile: {self:?} has no quantile {q} along {along}");
             let note = "it needs q from 0 to 1 and at least one float";
             return Tensor::mistake(Error::mistake(message).note(note));
         }
