@@ -154,7 +154,7 @@ fn page(primitives: &str, operations: &str, count: usize) -> String {
          compares it. Every operation is an expression over the {count} primitives below. A device is given kernels made of those, so it has all\n\
          operations at once, and whatever it computes is compared with an interpreter in f64 that shares nothing with the compiler.\n\n\
          The shape of a result follows from the shapes of what it is made of, never from values: there is no `unique`, no list of the places that are not\n\
-         zero and no selection by a mask. `where_`, `masked_fill`, `sort`, `topk` and `bincount` say the same with a length that is known.\n\n\
+         zero and no selection by a mask. `where_self`, `masked_fill`, `sort`, `topk` and `bincount` say the same with a length that is known.\n\n\
          ## Where they pass\n\n\
          Rows of the table whose results, and whose gradients, are within their tolerance on a device. `panoply selftest --only ops` asks yours.\n\n\
          {begin}{devices}{end}\n\n\
