@@ -1,6 +1,6 @@
 //! A transformer block: attention and a feed-forward layer, each with its norms.
 
-use panoply_tensor::{AttentionOptions, Result, Tensor};
+use panoply_tensor::{AttentionOptions, Result, Tensor, ValuesWithIndices};
 
 use super::{NormWeights, Positions, rotated, soft_capped};
 use crate::config::{Activation, BlockConfig, Config, Experts, FeedForward};
@@ -238,7 +238,8 @@ impl Mixture {
 
     /// The weighted sum of the chosen experts' outputs for each token of `x` `[n, hidden]`.
     fn apply(&self, x: &Tensor, config: &Config, experts: Experts) -> Tensor {
-        let (mut weights, chosen) = self.router.apply(x).softmax(-1).topk(experts.used, -1);
+        let ValuesWithIndices { values: mut weights, indices: chosen } =
+            self.router.apply(x).softmax(-1).topk(experts.used, -1);
         if experts.is_normalized {
             weights = &weights / weights.sum(-1).unsqueeze(-1);
         }

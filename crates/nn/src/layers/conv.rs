@@ -1,6 +1,6 @@
 //! Convolution over one, two or three axes, and transposed convolution.
 
-use panoply_tensor::{ConvOptions, Rng, Shape, Tensor};
+use panoply_tensor::{ConvOptions, ConvTransposeOptions, Rng, Shape, Tensor};
 
 use crate::init;
 use crate::layer::{ForwardContext, Layer};
@@ -177,7 +177,8 @@ impl<const N: usize> Layer for ConvTransposeNd<N> {
             }
         }
         let weight = pass.cast(self.weight.tensor());
-        biased(pass.cast(input).conv_transpose(&weight, &self.options, self.output_padding), &self.bias)
+        let options = ConvTransposeOptions { output_padding: self.output_padding, ..self.options.into() };
+        biased(pass.cast(input).conv_transpose(&weight, &options), &self.bias)
     }
 }
 

@@ -108,7 +108,7 @@ fn a_layer_used_twice_in_a_pass_updates_its_statistics_twice() {
         let mut pass = ForwardContext::train(&mut rng);
         let loss = layer.forward(&input, &mut pass).sum(..) + layer.forward(&(&input * 2.0), &mut pass).sum(..);
         Sgd::new(0.0).step_keeping_graph(&mut layer, &loss, pass).unwrap();
-        let mean = layer.running_mean.tensor().item().unwrap();
+        let mean = layer.running_mean.tensor().item::<f64>().unwrap();
         assert!((mean - (0.1 * 4.0 * 0.9 + 0.1 * 8.0)).abs() < 1e-6, "{mean}");
     });
 }
@@ -185,7 +185,7 @@ fn slid(gradients: &[(DType, f64)], longest: f64) -> Result<Vec<f64>> {
     let loss = loss.reduce(|sum, part| sum + part).expect("there are parameters");
     let mut rng = Rng::seed_from_u64(0);
     Sgd::new(1.0).clip_grad_norm(longest).step(&mut model, loss, ForwardContext::train(&mut rng))?;
-    model.0.iter().map(|param| param.tensor().item()).collect()
+    model.0.iter().map(|param| param.tensor().item::<f64>()).collect()
 }
 
 #[test]
@@ -232,15 +232,15 @@ fn initial_weights_have_the_expected_moments() {
             // Of a normal distribution truncated at two standard deviations.
             ("truncated_normal", init::trunc_normal(&shape, 0.1, rng), 0.01 * 0.773_741),
         ] {
-            let (mean, have) = (tensor.mean(..).item().unwrap(), tensor.var(.., 0).item().unwrap());
+            let (mean, have) = (tensor.mean(..).item::<f64>().unwrap(), tensor.var(.., 0).item::<f64>().unwrap());
             assert!(mean.abs() < 0.02 * f64::sqrt(variance), "{name}: mean {mean}");
             assert!((have / variance - 1.0).abs() < 0.03, "{name}: variance {have}, expected {variance}");
         }
-        assert!(init::trunc_normal(&shape, 0.1, rng).abs().max(..).item().unwrap() <= 0.2 + 1e-7);
+        assert!(init::trunc_normal(&shape, 0.1, rng).abs().max(..).item::<f64>().unwrap() <= 0.2 + 1e-7);
         for shape in [[20, 30], [30, 20]] {
             let q = init::orthogonal(&shape, 2.0, rng);
             let product = if shape[0] < shape[1] { q.matmul(&q.t()) } else { q.t().matmul(&q) };
-            let off = (product - Tensor::eye(20, q.dtype()) * 4.0).abs().max(..).item().unwrap();
+            let off = (product - Tensor::eye(20, q.dtype()) * 4.0).abs().max(..).item::<f64>().unwrap();
             assert!(off < 1e-5, "{shape:?} is off by {off}");
         }
     });

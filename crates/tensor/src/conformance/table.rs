@@ -93,7 +93,7 @@ pub const ROWS: &[Row] = &[
     smooth("flatten", &[any(&[2, 3, 4])], |x| {
         x[0].flatten(0, 1).matmul(&x[0].flatten(-2, -1).flip(0).reshape([4, -1]))
     }),
-    smooth("squeeze", &[any(&[1, 3, 1])], |x| x[0].squeeze(..).outer(&x[0].squeeze([0, 2]).exp())),
+    smooth("squeeze", &[any(&[1, 3, 1])], |x| x[0].squeeze([0, 2]).outer(&x[0].squeeze(0).squeeze(-1).exp())),
     smooth("concat", &[any(&[2, 3]), any(&[4, 3])], |x| Tensor::concat(x, 0)),
     smooth("concat_of_many", &[any(&[3, 840]), any(&[3, 40])], |x| {
         let parts: Vec<Tensor> =

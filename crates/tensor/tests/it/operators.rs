@@ -1,6 +1,6 @@
 //! Operators on tensors, compared with the same operators in Rust.
 
-use panoply_tensor::{DType, Device, Scalar, SortOrder, Tensor, ValuesWithIndices, bf16, f16};
+use panoply_tensor::{DType, Device, KeepDim, Scalar, SortOrder, Tensor, TensorIndex, ValuesWithIndices, bf16, f16};
 
 const X: [f32; 4] = [1.5, -2.0, 0.25, 7.0];
 
@@ -306,5 +306,44 @@ fn bools_are_ordered_as_in_rust() {
             (vec![true, false], vec![1, 0])
         );
         assert_eq!(line.median(0).to_vec::<bool>().unwrap(), [false]);
+    });
+}
+
+#[test]
+fn axes_and_shapes_are_arrays_slices_or_vectors() {
+    on_cpu(|| {
+        let x = Tensor::arange(6).reshape(vec![1usize, 2, 3]);
+        for same in
+            [x.reshape([1, 2, -1]), x.reshape(&[1usize, 2, 3]), x.permute(&[0isize, 1, 2][..]), x.tile([1, 1, 1])]
+        {
+            assert_eq!(same.dims().unwrap(), [1, 2, 3]);
+        }
+        assert_eq!(x.numel().unwrap(), 6);
+        assert_eq!(x.squeeze(..).dims().unwrap(), [2, 3]);
+        assert_eq!(x.flatten(1, -1).dims().unwrap(), [1, 6]);
+        assert_eq!(x.sum(KeepDim(vec![0usize, 2])).to_vec::<i32>().unwrap(), [3, 12]);
+        assert_eq!(x.max(KeepDim(-1)).dims().unwrap(), [1, 2, 1]);
+        assert_eq!(x.argmax(..).item::<usize>().unwrap(), 5);
+        assert_eq!(x.argmin(KeepDim(..)).dims().unwrap(), [1, 1, 1]);
+        assert_eq!(x.flip(..).to_vec::<i32>().unwrap(), [5, 4, 3, 2, 1, 0]);
+        let found = x.max_with_indices(1);
+        assert_eq!(found.values.to_vec::<i32>().unwrap(), [3, 4, 5]);
+        assert_eq!(found.indices.to_vec::<i32>().unwrap(), [1, 1, 1]);
+        let lengths = |parts: Vec<Tensor>| parts.iter().map(|part| part.size(-1).unwrap()).collect::<Vec<usize>>();
+        assert_eq!(lengths(Tensor::arange(7).chunk(3, 0)), [3, 3, 1]);
+        assert_eq!(lengths(x.unbind(1)), [3, 3]);
+        assert_eq!(x.slice((TensorIndex::Ellipsis, 1..=2)).to_vec::<i32>().unwrap(), [1, 2, 4, 5]);
+        assert_eq!(x.slice((0, TensorIndex::NewAxis, 1usize)).dims().unwrap(), [1, 3]);
+        for (wrong, part) in [
+            (x.flip(KeepDim(0)), "flip: `KeepDim` is for reductions"),
+            (x.argmax([0, 1]), "argmax: takes one axis of i32[1, 2, 3]"),
+            (x.squeeze(1), "squeeze: axis 1 of i32[1, 2, 3]"),
+            (x.flatten(2, 1), "flatten: axis 2 of i32[1, 2, 3]"),
+            (x.chunk(0, 0).remove(0), "chunk: i32[1, 2, 3]"),
+            (x.slice((0, 0, 0, 0)), "slice: 4 indices for i32[1, 2, 3]"),
+        ] {
+            let error = wrong.check().unwrap_err();
+            assert!(error.message().starts_with(part) && error.to_string().contains(file!()), "{error}");
+        }
     });
 }

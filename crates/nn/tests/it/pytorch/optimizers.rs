@@ -47,7 +47,7 @@ fn values<R: UpdateRule>(mut optimizer: Optimizer<R>, start: f64, gradients: &[f
     let mut step = |gradient: &f64| {
         let loss = (model.weight.tensor() * *gradient).sum(..);
         optimizer.step(&mut model, loss, ForwardContext::train(&mut rng)).unwrap();
-        model.weight.tensor().item().unwrap()
+        model.weight.tensor().item::<f64>().unwrap()
     };
     gradients.iter().map(&mut step).collect()
 }
@@ -111,7 +111,7 @@ fn contradictory_settings_are_reported() {
             let error = optimizer.step(&mut model, loss.clone(), ForwardContext::train(&mut rng)).unwrap_err();
             let waiting = optimizer.accumulate(&mut model, &loss, ForwardContext::train(&mut rng)).unwrap_err();
             assert!(error.is_mistake() && waiting.message() == error.message(), "{error}, {waiting}");
-            assert_eq!((model.weight.tensor().item().unwrap(), optimizer.steps), (1.0, 0));
+            assert_eq!((model.weight.tensor().item::<f64>().unwrap(), optimizer.steps), (1.0, 0));
             error.to_string()
         }
         let line = line!() + 1;
