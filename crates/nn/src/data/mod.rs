@@ -3,7 +3,6 @@
 mod array_pair;
 mod batch;
 mod batch_feed;
-mod budget;
 mod builder;
 pub mod csv;
 pub mod digits;
@@ -33,9 +32,9 @@ pub(crate) use batch::Cuts;
 pub use batch::{Batch, Batches};
 pub use batch_feed::TrainData;
 pub(crate) use batch_feed::{BatchFeed, resident_bytes};
-pub use budget::{BYTES_PER_BYTE, LEAST_LIMIT, ReadBudget};
 pub use builder::DatasetBuilder;
 pub use loader::{DataLoader, DataLoaderIter, ExampleMut};
+pub use panoply_tensor::ReadBudget;
 pub use tables::summary;
 
 /// Targets of the examples.
