@@ -150,7 +150,7 @@ impl TrainJob {
         if let Some(ValSplit::Group { column, .. }) = &recipe.manner.val_split {
             reading.group_column = Some(column.clone());
         }
-        let labeled = manifest::open(&data, &reading)?;
+        let mut labeled = manifest::open(&data, &reading)?;
         reading.check_for(&labeled.format)?;
         labeled.assumptions.iter().filter(|_| reports).for_each(|guess| eprintln!("{}", escaped(guess)));
         let sizes = SizeArgs { hidden: arguments.hidden_sizes.clone(), dropout: arguments.dropout };
@@ -170,8 +170,8 @@ impl TrainJob {
         let mut settings = settings(&model, &recipe, &labeled.dataset.targets)?;
         let test = arguments.test_data.clone().or(parts.and_then(|parts| parts.test));
         settings.test_data = test.map(|test| val_split::absolute(&test));
+        let (train, held, mut rng) = split_dataset(&mut labeled, &settings, (&reading, reports))?;
         let test = val_split::read_test(&labeled, &settings, (&reading, reports))?;
-        let (train, held, mut rng) = split_dataset(&labeled, &settings, (&reading, reports))?;
         if reports {
             split_notes(&labeled, &settings, (&train, &held))?.iter().for_each(|note| eprintln!("{note}"));
         }
@@ -238,12 +238,13 @@ impl TrainJob {
         // Read again: a run that held the lock until now can have written it.
         let mut manifest = Manifest::read(folder)?;
         manifest::check_path(Path::new(manifest.data.place()))?;
-        let labeled = manifest.data.open()?;
+        let mut labeled = manifest.data.open()?;
         if let Some(what) = manifest.data.changed(&labeled) {
             let message = format!("{} has changed since {} began: {what}", manifest.data.path, folder.display());
             return Err(Error::mistake(message).note("a resumed run needs the same examples; start another run"));
         }
-        let (train, held, mut rng) = split_dataset(&labeled, &manifest.settings, (&manifest.data.reading, reports))?;
+        let (train, held, mut rng) =
+            split_dataset(&mut labeled, &manifest.settings, (&manifest.data.reading, reports))?;
         let fingerprint = matches!(manifest.settings.val_split, ValSplit::File(_)).then(|| fingerprint(&held));
         if fingerprint != manifest.data.val_fingerprint {
             let message = format!("the validation examples have changed since {} began", folder.display());

@@ -205,8 +205,9 @@ pub fn plan_with(options: &Options, graph: &Graph, target: &Target, offers: &dyn
     let Planner { mut buffers, variants, .. } = planner;
     let attached = epilogue::fuse_epilogues(target, offers, &buffers, steps);
     let stays = |at: usize| matches!(attached[at], Some(PlanStep::Kernel { .. }));
-    let number = |at: usize| attached[..at].iter().flatten().count();
-    let variants = variants.into_iter().filter(|(at, _)| stays(*at)).map(|(at, of)| (number(at), of)).collect();
+    let mut count = 0;
+    let numbers: Vec<usize> = attached.iter().map(|step| (count, count += usize::from(step.is_some())).0).collect();
+    let variants = variants.into_iter().filter(|(at, _)| stays(*at)).map(|(at, of)| (numbers[at], of)).collect();
     let steps: Vec<PlanStep> = attached.into_iter().flatten().collect();
     let arenas = arena::assign_offsets(&mut buffers, &steps, target.max_buffer_bytes);
     let kept = buffers.iter().filter(|buffer| buffer.role == Role::Output).map(PlanBuffer::bytes);

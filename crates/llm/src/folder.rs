@@ -1,27 +1,26 @@
 //! A folder as Hugging Face's libraries write it: `config.json` and safetensors files, one or several with an index.
 //!
-//! The files are mapped. They are untrusted: lengths are checked against the file's before anything is allocated for them.
+//! The files are mapped. They are untrusted: lengths are checked against the file's, and memory is counted, before anything is allocated for
+//! them.
 //!
 //! Source: the safetensors format (huggingface/safetensors, README).
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::Read;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use panoply_ir::Encoding;
-use panoply_tensor::{Error, HostBytes, Result, map_file};
+use panoply_tensor::{Error, HostBytes, ReadBudget, Result, map_file};
 use serde_json::{Map, Value};
 
 use crate::keys::Keys;
-use crate::weight_reader::TensorFile;
+use crate::weight_reader::{TensorFile, check_overlaps};
 
 /// Bytes of a header, at most, as the format has it.
 const MAX_HEADER: u64 = 100_000_000;
-/// Bytes of a JSON file, at most.
-const MAX_JSON: u64 = 1 << 28;
+/// Bytes that a byte of JSON becomes at most: an object of seven bytes becomes a node of a map with room for eleven entries.
+const JSON_BYTES_PER_BYTE: usize = 96;
 
 /// A tensor of a file of the folder.
 struct Stored {
@@ -107,6 +106,7 @@ impl Folder {
         let (size, length) = (u64::from_le_bytes(*size), file.as_slice().len() as u64);
         let header = usize::try_from(size).ok().filter(|_| size <= MAX_HEADER).and_then(|size| rest.get(..size));
         let header = header.ok_or_else(|| wrong(&format!("the file is truncated: its header has {size} bytes")))?;
+        ReadBudget::for_size(length)?.take_values(header.len(), JSON_BYTES_PER_BYTE, path)?;
         // Copied before it is checked, as a mapped file could change in between.
         let header = header.to_vec();
         let header: Map<String, Value> =
@@ -118,6 +118,8 @@ impl Folder {
                 return Err(wrong(&format!("tensor {name} is in another file too")));
             }
         }
+        let own = self.tensors.iter().filter(|(_, stored)| stored.file == self.files.len());
+        check_overlaps(own.map(|(name, stored)| (name.as_str(), &stored.bytes))).map_err(|what| wrong(&what))?;
         self.files.push(Arc::new(file));
         Ok(())
     }
@@ -177,16 +179,12 @@ impl TensorFile for Folder {
     }
 }
 
-/// The text of a file of at most a bounded size.
+/// The text of a file, whose size allows for what it becomes as JSON.
 pub(crate) fn text(path: &Path) -> Result<String> {
-    let io = |error| Error::io(format!("cannot read {}", path.display()), error);
-    let file = File::open(path).map_err(io)?;
-    let mut text = String::new();
-    file.take(MAX_JSON + 1).read_to_string(&mut text).map_err(io)?;
-    if text.len() as u64 > MAX_JSON {
-        return Err(Error::corrupt(format!("{}: it is larger than {MAX_JSON} bytes", path.display())));
-    }
-    Ok(text)
+    let budget = ReadBudget::for_file(path)?;
+    let bytes = budget.read_file(path)?;
+    budget.take_values(bytes.len(), JSON_BYTES_PER_BYTE, path)?;
+    String::from_utf8(bytes).map_err(|_| Error::corrupt(format!("{}: it is not UTF-8", path.display())))
 }
 
 /// The object that a JSON file holds.

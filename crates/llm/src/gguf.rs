@@ -1,7 +1,7 @@
 //! GGUF files, versions 2 and 3, in one file or in shards: metadata and packed tensors.
 //!
-//! The file is untrusted: every length is checked against the bytes that are left before anything is allocated for it. It must
-//! not know architectures or tokenizers.
+//! The file is untrusted: every length is checked against the bytes that are left, and memory is counted, before anything is allocated for
+//! it. It must not know architectures or tokenizers.
 //!
 //! Source: the GGUF specification (ggml/docs/gguf.md).
 
@@ -11,16 +11,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use panoply_ir::Encoding;
-use panoply_tensor::{Error, HostBytes, Result, map_file, read_limit};
+use panoply_tensor::{Error, HostBytes, ReadBudget, Result, map_file};
 
-use crate::weight_reader::TensorFile;
+use crate::weight_reader::{TensorFile, check_overlaps};
 
 const MAGIC: &[u8] = b"GGUF";
 const DEFAULT_ALIGNMENT: u64 = 32;
-/// Memory of the metadata without `PANOPLY_READ_LIMIT`: this many bytes, or so many for each byte of the file if that is more, as for data
-/// files.
-const LEAST_LIMIT: u64 = 1 << 32;
-const BYTES_PER_BYTE: u64 = 32;
 /// Axes of a tensor, at most.
 const MAX_AXES: u32 = 4;
 
@@ -149,12 +145,11 @@ impl Gguf {
     }
 
     fn parse_bytes(path: &Path, bytes: HostBytes) -> Result<Gguf> {
-        let bytes_on_disk = bytes.as_slice().len() as u64;
-        let default = LEAST_LIMIT.max(bytes_on_disk.saturating_mul(BYTES_PER_BYTE));
-        let limit = read_limit()?.unwrap_or(default);
-        let parsed = Reader { bytes: bytes.as_slice(), at: 0, limit, left: limit }.file();
-        let Contents { metadata, tensors, entries } = parsed.map_err(|why| {
-            Error::corrupt(format!("{}: {why}", path.display())).note("download or convert the model again")
+        let budget = ReadBudget::for_size(bytes.as_slice().len() as u64)?;
+        let parsed = Reader { bytes: bytes.as_slice(), at: 0, path, budget: &budget }.file();
+        let Contents { metadata, tensors, entries } = parsed.map_err(|why| match budget.is_exceeded() {
+            true => budget.exceeded(path),
+            false => Error::corrupt(format!("{}: {why}", path.display())).note("download or convert the model again"),
         })?;
         Ok(Gguf { path: path.to_path_buf(), metadata, tensors, files: vec![Arc::new(bytes)], entries })
     }
@@ -293,9 +288,8 @@ struct Contents {
 struct Reader<'a> {
     bytes: &'a [u8],
     at: usize,
-    /// Bytes of memory that the metadata may take, and those that are left.
-    limit: u64,
-    left: u64,
+    path: &'a Path,
+    budget: &'a ReadBudget,
 }
 
 impl<'a> Reader<'a> {
@@ -334,6 +328,7 @@ impl<'a> Reader<'a> {
             let tensor = header.located(start, self.bytes.len()).map_err(|why| format!("tensor {name:?}: {why}"))?;
             tensors.insert(name, tensor);
         }
+        check_overlaps(tensors.iter().map(|(name, tensor)| (name.as_str(), &tensor.bytes)))?;
         Ok(Contents { metadata, tensors, entries })
     }
 
@@ -401,13 +396,8 @@ impl<'a> Reader<'a> {
                 self.at
             ));
         }
-        let memory = count.saturating_mul(size_of::<Value>() as u64);
-        self.left = self.left.checked_sub(memory).ok_or_else(|| {
-            format!(
-                "reading it takes more than {} bytes of memory; set PANOPLY_READ_LIMIT to more if you trust the file",
-                self.limit
-            )
-        })?;
+        let taken = self.budget.take_values(count as usize, size_of::<Value>(), self.path);
+        taken.map_err(|error| error.message().to_string())?;
         let mut values = Vec::with_capacity(count as usize);
         for _ in 0..count {
             values.push(self.value(kind)?);

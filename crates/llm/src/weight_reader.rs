@@ -62,6 +62,18 @@ impl Linear {
     }
 }
 
+/// Refuses tensors that share bytes of a file: each would become memory of its own, so that a small file could take any amount.
+pub(crate) fn check_overlaps<'n>(
+    tensors: impl Iterator<Item = (&'n str, &'n Range<usize>)>,
+) -> std::result::Result<(), String> {
+    let mut tensors: Vec<(&str, &Range<usize>)> = tensors.filter(|(_, bytes)| !bytes.is_empty()).collect();
+    tensors.sort_unstable_by_key(|(_, bytes)| bytes.start);
+    match tensors.windows(2).find(|pair| pair[1].1.start < pair[0].1.end) {
+        Some(pair) => Err(format!("tensors {} and {} overlap", pair[0].0, pair[1].0)),
+        None => Ok(()),
+    }
+}
+
 /// Rows of a matrix in its encoding.
 struct Rows {
     bytes: Bytes,

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use panoply_tensor::{DType, Error, Result, Tensor};
+use panoply_tensor::{DType, Error, ReadBudget, Result, Tensor};
 use safetensors::tensor::{Dtype, TensorView};
 use safetensors::{SafeTensorError, SafeTensors};
 
@@ -46,6 +46,9 @@ pub fn save_tensors(path: &Path, arrays: &[(String, Tensor)], metadata: HashMap<
     write_atomic(path, &whole)
 }
 
+/// Bytes that a byte of a header becomes at most: a number of two bytes becomes eight, in a vector of up to four times its values.
+const HEADER_BYTES_PER_BYTE: u64 = 16;
+
 /// A safetensors file in host memory. It is read only once, so it can be a pipe.
 #[derive(Clone, Debug)]
 pub struct TensorFile {
@@ -72,7 +75,10 @@ impl TensorFile {
     /// # Errors
     /// If it cannot be read or is not a safetensors file. Other known formats are named.
     pub fn read(path: &Path) -> Result<TensorFile> {
-        let bytes = std::fs::read(path).map_err(|error| Error::io(format!("cannot read {}", path.display()), error))?;
+        let budget = ReadBudget::for_file(path)?;
+        let bytes = budget.read_file(path)?;
+        let header = bytes.first_chunk().map_or(0, |size| u64::from_le_bytes(*size)).min(bytes.len() as u64);
+        budget.take(header.saturating_mul(HEADER_BYTES_PER_BYTE), path)?;
         let file = TensorFile { path: path.to_path_buf(), bytes };
         file.tensors().map(|_| ()).map(|()| file)
     }

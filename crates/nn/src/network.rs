@@ -140,8 +140,11 @@ impl Network {
 
     /// [`Network::layer_shapes`], or the position of the layer that does not fit and a description.
     fn checked(&self) -> Result<Vec<Vec<usize>>, (Option<usize>, String)> {
-        if self.input.is_empty() || self.input.contains(&0) || size(&self.input).is_none() {
+        if self.input.is_empty() || self.input.contains(&0) {
             return Err((None, format!("the input {:?} must have axes of at least 1", self.input)));
+        }
+        if size(&self.input).is_none() {
+            return Err((None, format!("the input {:?} has too many elements", self.input)));
         }
         self.loss.check().map_err(|what| (None, what))?;
         shape::through(&self.layers, &self.input).map_err(|(at, what)| (Some(at), what))

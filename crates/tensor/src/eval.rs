@@ -4,6 +4,7 @@
 //! that one program gives an equal graph in every step. Equal graphs share a plan: a training loop compiles once.
 //! Numbers of the user are slots outside the graph, so a new learning rate does not recompile.
 
+use std::collections::{HashMap, HashSet};
 use std::panic::Location;
 use std::sync::{Arc, Mutex};
 
@@ -333,9 +334,9 @@ impl TracedFunction {
     pub fn new(given: &TraceBindings<'_>, results: &[&Tensor]) -> Result<(TracedFunction, Vec<usize>)> {
         let (mut tracer, _) = Tracer::trace(TraceMode::Bind(given), results)?;
         tracer.add_outputs(results);
-        let outputs = &tracer.graph.outputs;
-        let which = |result: &&Tensor| outputs.iter().position(|output| *output == tracer.ids[&Arc::as_ptr(&result.0)]);
-        let which = results.iter().map(|result| which(result).expect("every result is an output")).collect();
+        let outputs: HashMap<NodeId, usize> =
+            tracer.graph.outputs.iter().enumerate().map(|(at, output)| (*output, at)).collect();
+        let which = results.iter().map(|result| outputs[&tracer.ids[&Arc::as_ptr(&result.0)]]).collect();
         let Tracer { graph, leaves, slots, ties, tables, .. } = tracer;
         let mut leaves: Vec<Leaf> = leaves.into_iter().map(Leaf::Captured).collect();
         for (at, table) in tables {
@@ -414,10 +415,10 @@ impl<'d> Tracer<'d> {
 
     /// Makes each root an output, once. Returns the roots that became outputs.
     fn add_outputs<'t>(&mut self, roots: &[&'t Tensor]) -> Vec<&'t Tensor> {
-        let mut asked = Vec::new();
+        let (mut asked, mut known) = (Vec::new(), HashSet::new());
         for root in roots {
             let id = self.ids[&Arc::as_ptr(&root.0)];
-            if !self.graph.outputs.contains(&id) {
+            if known.insert(id) {
                 self.graph.outputs.push(id);
                 asked.push(*root);
             }

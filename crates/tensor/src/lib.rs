@@ -20,6 +20,7 @@
 //! - [`eval()`][]: evaluation
 //! - `donation`: outputs in the memory of donated buffers
 //! - `memory_plan`: memory that an evaluation needs
+//! - `read_budget`: limit on the memory that reading a file takes
 //! - [`display`][]: printing
 //! - [`conformance`]: results that every device must compute
 
@@ -44,6 +45,7 @@ pub mod ops;
 mod plan_cache;
 mod program;
 pub mod random;
+mod read_budget;
 pub mod tensor;
 mod vmap;
 
@@ -68,9 +70,9 @@ pub use ops::sort::{SortOrder, ValuesWithIndices};
 pub use ops::view::TensorIndex;
 pub use ops::window::Window;
 pub use panoply_ir::{DType, Element, Error, ErrorKind, MathMode, Result, Scalar, Shape, bf16, f16};
-pub use panoply_runtime::env::read_limit;
 pub use panoply_runtime::{Device, HostBytes, Storage, map_file};
 pub use plan_cache::{PlanCacheStats, stats as plan_cache_stats};
 pub use program::{Program, ProgramLeaf, program};
 pub use random::{Replacement, Rng};
+pub use read_budget::ReadBudget;
 pub use tensor::Tensor;

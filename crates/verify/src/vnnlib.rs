@@ -2,21 +2,18 @@
 //!
 //! A file declares `X_i` and `Y_j` and asserts the conditions of a counterexample: comparisons (`<=`, `>=`) of linear expressions, combined
 //! by `and` and `or`. The result is a list of cases, each a box of inputs with linear constraints. Decimals are enclosed, never rounded.
-//! The file is untrusted: its size, nesting depth and number of cases are limited.
+//! The file is untrusted: its nesting depth and number of cases are limited, and memory is counted before it is allocated.
 
 use std::collections::BTreeMap;
-use std::io::Read;
 use std::ops::{Add, Mul, Neg};
 use std::path::Path;
 
-use panoply_tensor::{Error, Result};
+use panoply_tensor::{Error, ReadBudget, Result};
 
 use crate::decimal;
 use crate::interval::Interval;
 use crate::property::{Case, Constraint, Property, Range};
 
-/// Maximum size of a property in bytes, after decompression.
-const MAX_BYTES: u64 = 64 << 20;
 /// Maximum nesting depth of brackets.
 const MAX_DEPTH: usize = 64;
 /// Maximum number of cases of a property, and of comparisons in all cases.
@@ -30,19 +27,20 @@ const MAX_VARIABLES: usize = 1 << 20;
 /// # Errors
 /// If the file cannot be read or is not VNN-LIB 1.0; the message contains line and column.
 pub fn read(path: &Path) -> Result<Property> {
-    let fail = |error| Error::io(format!("cannot read {}", path.display()), error);
-    let file = std::fs::File::open(path).map_err(fail)?;
-    let mut bytes = Vec::new();
-    match path.extension().is_some_and(|extension| extension == "gz") {
-        true => flate2::read::GzDecoder::new(file).take(MAX_BYTES + 1).read_to_end(&mut bytes),
-        false => file.take(MAX_BYTES + 1).read_to_end(&mut bytes),
-    }
-    .map_err(fail)?;
-    if bytes.len() as u64 > MAX_BYTES {
-        return Err(Error::corrupt(format!("{}: the property has more than {MAX_BYTES} bytes", path.display())));
-    }
+    let budget = ReadBudget::for_file(path)?;
+    let bytes = match path.extension().is_some_and(|extension| extension == "gz") {
+        true => {
+            let fail = |error| Error::io(format!("cannot read {}", path.display()), error);
+            let file = std::fs::File::open(path).map_err(fail)?;
+            budget.read_to_end(flate2::read::MultiGzDecoder::new(file), path, fail)?
+        }
+        false => budget.read_file(path)?,
+    };
     let text = String::from_utf8(bytes).map_err(|_| Error::corrupt(format!("{}: not a text file", path.display())))?;
-    parse(&text).map_err(|error| Error::corrupt(format!("{}:{}", path.display(), error.message())))
+    property(&text, &Memory { budget: &budget, path }).map_err(|(place, why)| match budget.is_exceeded() {
+        true => budget.exceeded(path),
+        false => Error::corrupt(format!("{}:{}:{}: {why}", path.display(), place.line, place.column)),
+    })
 }
 
 /// Parses a property.
@@ -50,7 +48,22 @@ pub fn read(path: &Path) -> Result<Property> {
 /// # Errors
 /// If the text is not VNN-LIB 1.0; the message begins with line and column.
 pub fn parse(text: &str) -> Result<Property> {
-    property(text).map_err(|(place, why)| Error::corrupt(format!("{}:{}: {why}", place.line, place.column)))
+    let memory = Memory { budget: &ReadBudget::for_size(text.len() as u64)?, path: Path::new("the property") };
+    property(text, &memory).map_err(|(place, why)| Error::corrupt(format!("{}:{}: {why}", place.line, place.column)))
+}
+
+/// The memory that parsing a property may take.
+struct Memory<'a> {
+    budget: &'a ReadBudget,
+    path: &'a Path,
+}
+
+impl Memory<'_> {
+    /// Counts values that are about to be allocated.
+    fn take<T>(&self, count: usize) -> std::result::Result<(), String> {
+        let taken = self.budget.take_values(count, size_of::<T>(), self.path);
+        taken.map_err(|error| error.message().to_string())
+    }
 }
 
 /// A position in the text, from 1.
@@ -85,7 +98,7 @@ impl Term<'_> {
 }
 
 /// Splits a text into terms.
-fn terms(text: &str) -> Parsed<Vec<Term<'_>>> {
+fn terms<'t>(text: &'t str, memory: &Memory<'_>) -> Parsed<Vec<Term<'t>>> {
     let mut open: Vec<(Place, Vec<Term<'_>>)> = Vec::new();
     let mut done = Vec::new();
     for (line, content) in text.lines().enumerate() {
@@ -117,6 +130,8 @@ fn terms(text: &str) -> Parsed<Vec<Term<'_>>> {
             } else {
                 Term::Word(place, word)
             };
+            // A vector takes up to four times the memory of its values.
+            memory.take::<[Term<'_>; 4]>(1).map_err(|why| (place, why))?;
             open.last_mut().map_or(&mut done, |(_, list)| list).push(term);
         }
     }
@@ -232,11 +247,11 @@ impl Declared {
     }
 }
 
-fn property(text: &str) -> Parsed<Property> {
+fn property(text: &str, memory: &Memory<'_>) -> Parsed<Property> {
     let mut declared = Declared::default();
     let mut asserted = Vec::new();
     let mut end = Place { line: 1, column: 1 };
-    for term in terms(text)? {
+    for term in terms(text, memory)? {
         end = term.place();
         let Term::List(place, list) = &term else { return Err((end, format!("unexpected {}", term.named()))) };
         match &list[..] {
@@ -251,7 +266,7 @@ fn property(text: &str) -> Parsed<Property> {
                     return Err((name.place(), format!("{} is declared twice", name.named())));
                 }
             }
-            [Term::Word(_, "assert"), term] => asserted.push(formula(term, &declared)?),
+            [Term::Word(_, "assert"), term] => asserted.push(formula(term, &declared, memory)?),
             _ => return Err((*place, "expected `(declare-const NAME Real)` or `(assert …)`".to_string())),
         }
     }
@@ -263,8 +278,8 @@ fn property(text: &str) -> Parsed<Property> {
     let (inputs, outputs) = (whole("X", &declared.inputs)?, whole("Y", &declared.outputs)?);
     let asserted = Formula::And(asserted);
     let cases = cases(&asserted).map_err(|why| (end, why))?;
-    let found =
-        cases.iter().map(|comparisons| case(comparisons, inputs, outputs)).collect::<std::result::Result<Vec<_>, _>>();
+    let case = |comparisons: &Vec<&Linear>| case(comparisons, (inputs, outputs), memory);
+    let found = cases.iter().map(case).collect::<std::result::Result<Vec<_>, _>>();
     let cases: Vec<Case> = found.map_err(|why| (end, why))?.into_iter().flatten().collect();
     if cases.is_empty() {
         return Err((end, "the set of inputs is empty: a lower bound is above its upper bound".to_string()));
@@ -272,16 +287,24 @@ fn property(text: &str) -> Parsed<Property> {
     Ok(Property { inputs, outputs, cases })
 }
 
-fn formula(term: &Term<'_>, declared: &Declared) -> Parsed<Formula> {
+fn formula(term: &Term<'_>, declared: &Declared, memory: &Memory<'_>) -> Parsed<Formula> {
     let expected = || (term.place(), format!("expected `<=`, `>=`, `and` or `or` in brackets, found {}", term.named()));
     let Term::List(place, list) = term else { return Err(expected()) };
     let (Term::Word(_, operator), operands) = list.split_first().ok_or_else(expected)? else { return Err(expected()) };
-    let all = || operands.iter().map(|operand| formula(operand, declared)).collect::<Parsed<Vec<Formula>>>();
+    let all = || operands.iter().map(|operand| formula(operand, declared, memory)).collect::<Parsed<Vec<Formula>>>();
+    let compared = |below: &Term<'_>, above: &Term<'_>| {
+        let linear = linear(below, declared)?.plus(linear(above, declared)?.negated());
+        // A node of a map has room for eleven entries, of which at least five are used except in a map of one node.
+        let nodes = linear.coefficients.len() / 5 + 1;
+        memory.take::<[(Variable, Interval); 12]>(nodes).map_err(|why| (*place, why))?;
+        memory.take::<[Formula; 4]>(1).map_err(|why| (*place, why))?;
+        Ok(Formula::Comparison(linear))
+    };
     match (*operator, operands) {
         ("and", _) => Ok(Formula::And(all()?)),
         ("or", [_, ..]) => Ok(Formula::Or(all()?)),
-        ("<=", [a, b]) => Ok(Formula::Comparison(linear(a, declared)?.plus(linear(b, declared)?.negated()))),
-        (">=", [a, b]) => Ok(Formula::Comparison(linear(b, declared)?.plus(linear(a, declared)?.negated()))),
+        ("<=", [a, b]) => compared(a, b),
+        (">=", [a, b]) => compared(b, a),
         ("<=" | ">=" | "or", _) => Err((*place, format!("`{operator}` has {} operands", operands.len()))),
         _ => Err(expected()),
     }
@@ -325,32 +348,48 @@ fn atom(word: &str, declared: &Declared) -> std::result::Result<Linear, String> 
 
 /// Converts a formula to disjunctive normal form: alternatives of conjunctions of comparisons.
 fn cases(formula: &Formula) -> std::result::Result<Vec<Vec<&Linear>>, String> {
-    let limited = |cases: Vec<Vec<_>>| {
-        let comparisons: usize = cases.iter().map(Vec::len).sum();
-        match cases.len() <= MAX_CASES && comparisons <= MAX_COMPARISONS {
-            true => Ok(cases),
-            false => Err(format!("the property has more than {MAX_CASES} cases or {MAX_COMPARISONS} comparisons")),
-        }
+    let count = |cases: &[Vec<&Linear>]| cases.iter().map(Vec::len).sum::<usize>();
+    // Checked before the result is built.
+    let limited = |cases: usize, comparisons: usize| match cases <= MAX_CASES && comparisons <= MAX_COMPARISONS {
+        true => Ok(()),
+        false => Err(format!("the property has more than {MAX_CASES} cases or {MAX_COMPARISONS} comparisons")),
     };
     match formula {
         Formula::Comparison(linear) => Ok(vec![vec![linear]]),
-        Formula::Or(any) => {
-            let all = any.iter().map(cases).collect::<std::result::Result<Vec<_>, _>>()?;
-            limited(all.into_iter().flatten().collect())
-        }
-        Formula::And(all) => all.iter().try_fold(vec![Vec::new()], |before, formula| {
+        Formula::Or(any) => any.iter().try_fold(Vec::new(), |mut all: Vec<Vec<&Linear>>, formula| {
             let next = cases(formula)?;
-            if before.len().saturating_mul(next.len()) > MAX_CASES {
-                return Err(format!("the property has more than {MAX_CASES} cases"));
+            limited(all.len() + next.len(), count(&all) + count(&next))?;
+            all.extend(next);
+            Ok(all)
+        }),
+        Formula::And(all) => all.iter().try_fold(vec![Vec::new()], |mut before: Vec<Vec<&Linear>>, formula| {
+            let next = cases(formula)?;
+            if let [one] = &next[..]
+                && one.is_empty()
+            {
+                return Ok(before);
+            }
+            let comparisons = count(&before).saturating_mul(next.len());
+            let comparisons = comparisons.saturating_add(count(&next).saturating_mul(before.len()));
+            limited(before.len().saturating_mul(next.len()), comparisons)?;
+            if let [one] = &next[..] {
+                // Without copies of what is already joined, which would take quadratic time.
+                before.iter_mut().for_each(|before| before.extend(one));
+                return Ok(before);
             }
             let joined = before.iter().flat_map(|before| next.iter().map(|next| [&before[..], next].concat()));
-            limited(joined.collect())
+            Ok(joined.collect())
         }),
     }
 }
 
 /// Returns a case from its comparisons; `None` if its box is certainly empty.
-fn case(comparisons: &[&Linear], inputs: usize, outputs: usize) -> std::result::Result<Option<Case>, String> {
+fn case(
+    comparisons: &[&Linear],
+    (inputs, outputs): (usize, usize),
+    memory: &Memory<'_>,
+) -> std::result::Result<Option<Case>, String> {
+    memory.take::<Range>(inputs)?;
     let mut lows: Vec<Option<Interval>> = vec![None; inputs];
     let mut highs: Vec<Option<Interval>> = vec![None; inputs];
     let mut constraints = Vec::new();
@@ -367,6 +406,7 @@ fn case(comparisons: &[&Linear], inputs: usize, outputs: usize) -> std::result::
                 bounds[*n] = Some(bounds[*n].map_or(bound, |old| tighter(old, bound)));
             }
             _ if linear.coefficients.keys().any(|variable| matches!(variable, Variable::Output(_))) => {
+                memory.take::<Interval>(inputs.saturating_add(outputs))?;
                 constraints.push(constraint(linear, inputs, outputs));
             }
             _ => return Err("a comparison of several inputs, or of no variable, is not supported".to_string()),

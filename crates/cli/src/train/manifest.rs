@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
 use panoply::nn::checkpoint::{self, TensorFile};
-use panoply::nn::data::Targets;
 use panoply::nn::data::reader::{self, DataFormat, LabeledData, ReadOptions, SequenceColumn, Task};
+use panoply::nn::data::{ReadBudget, Targets};
 use panoply::nn::{EpochReport, Model, Monitor, Network};
 use panoply::{DType, Error, Result};
 use serde::{Deserialize, Serialize};
@@ -176,15 +176,16 @@ impl DataInfo {
 
     /// Returns the first difference between the training data and data that were read again, if any.
     pub fn changed(&self, again: &LabeledData) -> Option<String> {
-        let mut now = again.format.clone();
-        // Runs that were begun with `--missing error` have no replacements, and neither have runs of earlier versions.
-        if let (DataFormat::Csv { imputation: before, .. }, DataFormat::Csv { imputation, .. }) =
-            (&self.format, &mut now)
-            && before.is_empty()
-        {
-            imputation.clear();
-        }
-        let names = match (&self.format, &now) {
+        // Replacements of missing values are learned from the training examples, those in `again` from all.
+        let comparable = |format: &DataFormat| {
+            let mut format = format.clone();
+            if let DataFormat::Csv { imputation, .. } = &mut format {
+                imputation.clear();
+            }
+            format
+        };
+        let (before, now) = (comparable(&self.format), comparable(&again.format));
+        let names = match (&before, &now) {
             (
                 DataFormat::Csv { feature_columns: columns, label_columns: labels, categories: words, .. },
                 DataFormat::Csv { feature_columns: c, label_columns: l, categories: w, .. },
@@ -198,7 +199,7 @@ impl DataInfo {
         let numbers = format!("{:032x}", again.dataset.fingerprint()) != self.fingerprint;
         names
             .or_else(|| renamed("class", &self.class_names, &again.class_names))
-            .or_else(|| (numbers || now != self.format).then(|| "its examples have changed".to_string()))
+            .or_else(|| (numbers || now != before).then(|| "its examples have changed".to_string()))
     }
 
     /// Returns the names of the targets or labels; those of arrays are numbered.
@@ -443,10 +444,10 @@ impl Manifest {
     /// Reads the manifest of a run folder.
     pub fn read(folder: &Path) -> Result<Manifest> {
         let file = folder.join("manifest.json");
-        let text = std::fs::read_to_string(&file).map_err(|error| {
-            Error::io(format!("cannot read {}", file.display()), error).note("is this the folder of a run?")
-        })?;
-        parse(&text, &file)
+        let bytes = ReadBudget::for_file(&file).and_then(|budget| budget.read_file(&file));
+        let bytes = bytes.map_err(|error| error.note("is this the folder of a run?"))?;
+        let text = String::from_utf8(bytes);
+        parse(&text.map_err(|_| Error::corrupt(format!("{}: it is not UTF-8", file.display())))?, &file)
     }
 
     /// Reads the manifest of a model file.

@@ -105,27 +105,27 @@ impl<'de> Deserialize<'de> for ValSplit {
     }
 }
 
-/// The training and validation examples, and the random numbers that follow. The same settings give the same. Notes of a validation file
-/// go to stderr if `reports` is true.
+/// The training and validation examples, and the random numbers that follow. The same settings give the same. Replacements of missing
+/// values are learned from the training examples, and the format of `labeled` keeps them. Notes of a validation file go to stderr if
+/// `reports` is true.
 pub fn split_dataset(
-    labeled: &LabeledData,
+    labeled: &mut LabeledData,
     settings: &TrainSettings,
     (reading, reports): (&ReadOptions, bool),
 ) -> Result<(Dataset, Dataset, Rng)> {
     let mut rng = Rng::seed_from_u64(settings.seed);
-    let data = &labeled.dataset;
-    let classes = matches!(data.targets, Targets::Classes { labels_per_example: 1, .. });
+    let classes = matches!(labeled.dataset.targets, Targets::Classes { labels_per_example: 1, .. });
     let split = match &settings.val_split {
         ValSplit::Stratified(_) if !classes => Err(Error::mistake("only a classification can be stratified")
             .note("a fraction such as `--val-split 0.2` chooses examples at random")),
-        ValSplit::Fraction(fraction) | ValSplit::Stratified(fraction) => data.train_test_split(*fraction, &mut rng),
-        ValSplit::Last(fraction) => data.split_last(*fraction),
-        ValSplit::Group { fraction, .. } => match &labeled.groups {
-            Some(groups) => data.split_groups(groups, *fraction, &mut rng),
-            None => Err(Error::mistake("only the rows of a table have groups")),
-        },
+        ValSplit::Fraction(fraction) | ValSplit::Stratified(fraction) => labeled.train_test_split(*fraction, &mut rng),
+        ValSplit::Last(fraction) => labeled.split_last(*fraction),
+        ValSplit::Group { .. } if labeled.groups.is_none() => {
+            Err(Error::mistake("only the rows of a table have groups"))
+        }
+        ValSplit::Group { fraction, .. } => labeled.split_groups(*fraction, &mut rng),
         ValSplit::File(path) => {
-            labeled_file(labeled, Path::new(path), (reading, reports)).map(|held| (data.clone(), held))
+            labeled_file(labeled, Path::new(path), (reading, reports)).map(|held| (labeled.dataset.clone(), held))
         }
     };
     let (train, held) = split.map_err(|error| error.note(format!("from `--val-split {}`", settings.val_split)))?;
@@ -173,7 +173,9 @@ fn labeled_file(labeled: &LabeledData, path: &Path, (reading, reports): (&ReadOp
             let read = format.read(path, &labeled.class_names, reading)?;
             read.notes.iter().filter(|_| reports).for_each(|note| eprintln!("{}", escaped(note)));
             let (data, unlabeled) = read.labeled().map_err(|error| error.note(format!("in {}", path.display())))?;
-            if data.example_shape != labeled.dataset.example_shape {
+            // As in prediction, sequences may be longer than those of training; a network that cannot take them says so.
+            let fixed = usize::from(labeled.dataset.seq_lengths.is_some());
+            if data.example_shape[fixed..] != labeled.dataset.example_shape[fixed..] {
                 let message = format!(
                     "{}: examples of {:?}, and {:?} in training",
                     path.display(),

@@ -30,6 +30,11 @@ fn walks(count: i64, first: i64) -> String {
     table
 }
 
+/// True for a row of a walk of more than 6 steps.
+fn is_long(row: &str) -> bool {
+    row.split(',').next().and_then(|id| id.parse::<i64>().ok()).is_some_and(|id| 2 + id * 5 % 8 > 6)
+}
+
 #[test]
 fn sequences_are_trained_and_predicted() {
     let place = Place::new("sequences");
@@ -62,6 +67,17 @@ fn sequences_are_trained_and_predicted() {
     let alone = place.json(&["predict", "runs/walks-1", "one.csv"]);
     let share = |judged: &Value| judged["predictions"][0]["probability"].as_f64().unwrap();
     assert!((share(&alone) - share(&judged)).abs() < 1e-5, "{alone}");
+    // Validation and test examples may be longer than those of training, as those of a prediction.
+    let short: Vec<String> = walks(400, 0).lines().filter(|row| !is_long(row)).map(str::to_string).collect();
+    place.write("short.csv", short.join("\n"));
+    let split = ["--val-split", "file:more.csv", "--test-data", "more.csv", "--epochs", "15", "--hidden-sizes", "16"];
+    let report = place.json(&[&["train", "short.csv"], &train[2..], &split[..], &["--out", "longer"]].concat());
+    let judged = place.json(&["predict", "longer", "more.csv"]);
+    let share = judged["correct"].as_f64().unwrap() / 60.0;
+    for figure in [&report["accuracy"], &report["test"]["score"]] {
+        assert!((figure.as_f64().unwrap() - share).abs() < 1e-6, "{share} as predict counts: {report}");
+    }
+    assert!(share > 0.6, "{share}");
     // A network file can read sequences too.
     place.write(
         "mean.toml",

@@ -14,12 +14,12 @@
 //! On a GPU a routine is a vendor's, which can fail at run time; the plan is then rebuilt without it. Therefore all
 //! leaves stay intact until the last routine has run.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use panoply_ir::graph::{Graph, Node, NodeId, Op};
+use panoply_ir::graph::{Graph, NodeId, Op};
 use panoply_ir::kernel::{MemId, Param};
 use panoply_ir::target::Style;
-use panoply_ir::{MathMode, Result, Target, strides};
+use panoply_ir::{DType, MathMode, Result, Target, strides};
 
 use crate::lower::{Argument, lower};
 use crate::schedule::loop_nest::{LoopNest, Store};
@@ -45,23 +45,30 @@ pub fn assign_donations(
     let mut taken = Vec::new();
     for (at, step) in steps.iter_mut().enumerate().skip(first) {
         if let ScheduledOp::Nest(nest) = step {
-            taken.extend(state.donate_to_update(graph, at, nest));
+            taken.extend(state.donate_to_update(at, nest));
             taken.extend(state.donate_elementwise(graph, at, nest, target, accuracy)?);
         }
     }
     // The result of an update can share the memory of the array it updates, which is then in use from an earlier step
     // on.
     let changes = |step: &ScheduledOp| matches!(step, ScheduledOp::Nest(LoopNest { updates_in_place: Some(_), .. }));
-    for (at, step) in steps.iter().enumerate().skip(first).filter(|(_, step)| !changes(step)) {
-        taken.extend(state.donate_dead(graph, at, step));
+    let mut dead = DeadLeaves::default();
+    for (at, step) in steps.iter().enumerate().skip(first) {
+        state.bury(graph, at, &mut dead);
+        if !changes(step) {
+            taken.extend(state.donate_dead(graph, step, &mut dead));
+        }
     }
     Ok(taken)
 }
 
+/// Donated leaves that are no longer read, by type and number of elements.
+type DeadLeaves = BTreeMap<(DType, usize), BTreeSet<NodeId>>;
+
 /// Donated leaves and outputs that are not yet paired.
 struct DonationState {
-    /// Donated leaves, each with the last step that reads it.
-    leaves: BTreeMap<NodeId, Option<usize>>,
+    /// Donated leaves, by the last step that reads them.
+    leaves: BTreeMap<Option<usize>, BTreeSet<NodeId>>,
     /// Outputs without assigned memory.
     outputs: BTreeSet<NodeId>,
 }
@@ -69,17 +76,19 @@ struct DonationState {
 impl DonationState {
     fn of(Schedule { graph, steps }: &Schedule, donated: &[u32]) -> DonationState {
         let outputs: BTreeSet<NodeId> = graph.outputs.iter().copied().collect();
-        let ids = |wanted: u32| {
-            let same = move |(_, node): &(usize, &Node)| node.op == Op::Input(wanted);
-            graph.nodes.iter().enumerate().filter(same).map(|(at, _)| NodeId(at as u32))
-        };
-        let mut leaves = BTreeMap::new();
+        let mut ids: HashMap<u32, Vec<NodeId>> = HashMap::new();
+        for (at, node) in graph.nodes.iter().enumerate() {
+            if let Op::Input(number) = node.op {
+                ids.entry(number).or_default().push(NodeId(at as u32));
+            }
+        }
+        let mut leaves: BTreeMap<NodeId, Option<usize>> = BTreeMap::new();
         for number in donated {
             // A leaf with two nodes has its readers divided between them.
-            if let (Some(leaf), 1) = (ids(*number).next(), ids(*number).count())
-                && !outputs.contains(&leaf)
+            if let Some([leaf]) = ids.get(number).map(Vec::as_slice)
+                && !outputs.contains(leaf)
             {
-                leaves.insert(leaf, None);
+                leaves.insert(*leaf, None);
             }
         }
         for (at, step) in steps.iter().enumerate() {
@@ -91,16 +100,35 @@ impl DonationState {
                 leaves.entry(read).and_modify(|last| *last = Some(at));
             }
         }
-        DonationState { leaves, outputs }
+        let mut by_step: BTreeMap<Option<usize>, BTreeSet<NodeId>> = BTreeMap::new();
+        leaves.into_iter().for_each(|(leaf, last)| _ = by_step.entry(last).or_default().insert(leaf));
+        DonationState { leaves: by_step, outputs }
+    }
+
+    /// Returns the leaves that a step is the last to read.
+    fn read_last_by(&self, at: usize) -> impl Iterator<Item = NodeId> + '_ {
+        self.leaves.get(&Some(at)).into_iter().flatten().copied()
+    }
+
+    fn remove(&mut self, at: usize, leaf: NodeId) {
+        self.leaves.entry(Some(at)).or_default().remove(&leaf);
+    }
+
+    /// Moves the leaves that no step from `at` on reads to `dead`.
+    fn bury(&mut self, graph: &Graph, at: usize, dead: &mut DeadLeaves) {
+        let read = self.leaves.split_off(&Some(at));
+        for leaf in std::mem::replace(&mut self.leaves, read).into_values().flatten() {
+            dead.entry(layout(graph, leaf)).or_default().insert(leaf);
+        }
     }
 
     /// Pairs the result of an update with the leaf that it updates, if nothing else needs the leaf.
-    fn donate_to_update(&mut self, graph: &Graph, at: usize, nest: &LoopNest) -> Option<(NodeId, NodeId)> {
+    fn donate_to_update(&mut self, at: usize, nest: &LoopNest) -> Option<(NodeId, NodeId)> {
         let (before, after) = nest.updates_in_place?;
         let reads = || ScheduledOp::Nest(nest.clone()).reads().contains(&before);
-        let fits = self.leaves.get(&before) == Some(&Some(at)) && !reads() && graph.outputs.contains(&after);
+        let fits = self.read_last_by(at).any(|leaf| leaf == before) && !reads();
         (fits && self.outputs.remove(&after)).then(|| {
-            self.leaves.remove(&before);
+            self.remove(at, before);
             (before, after)
         })
     }
@@ -118,9 +146,7 @@ impl DonationState {
         let elementwise = nest.loops.is_empty()
             && nest.updates_in_place.is_none()
             && nest.stores.iter().all(|store| store.accumulate.is_none());
-        let last = |store: &Store| {
-            self.leaves.iter().any(|(leaf, last)| *last == Some(at) && same_layout(graph, *leaf, store.node))
-        };
+        let last = |store: &Store| self.read_last_by(at).any(|leaf| layout(graph, leaf) == layout(graph, store.node));
         // In a kernel with a work-group size, work-items load elements for each other.
         if !elementwise
             || !nest.stores.iter().any(last)
@@ -133,12 +159,11 @@ impl DonationState {
             if !self.outputs.contains(&after) {
                 continue;
             }
-            let fitting =
-                self.leaves.iter().filter(|(leaf, last)| **last == Some(at) && same_layout(graph, **leaf, after));
-            for before in fitting.map(|(leaf, _)| *leaf).collect::<Vec<NodeId>>() {
+            let fitting = self.read_last_by(at).filter(|leaf| layout(graph, *leaf) == layout(graph, after));
+            for before in fitting.collect::<Vec<NodeId>>() {
                 nest.aliases.push((before, after));
                 if loads_before_stores(graph, nest, target, accuracy)? {
-                    self.leaves.remove(&before);
+                    self.remove(at, before);
                     self.outputs.remove(&after);
                     break;
                 }
@@ -149,17 +174,14 @@ impl DonationState {
     }
 
     /// Pairs the outputs of a step with leaves that are no longer read.
-    fn donate_dead(&mut self, graph: &Graph, at: usize, step: &ScheduledOp) -> Vec<(NodeId, NodeId)> {
+    fn donate_dead(&mut self, graph: &Graph, step: &ScheduledOp, dead: &mut DeadLeaves) -> Vec<(NodeId, NodeId)> {
         let mut taken = Vec::new();
         for after in step.writes() {
-            let free = |(leaf, last): &(&NodeId, &Option<usize>)| {
-                last.is_none_or(|last| last < at) && same_layout(graph, **leaf, after)
-            };
-            let found = self.leaves.iter().find(free).map(|(leaf, _)| *leaf);
-            if let Some(before) = found
+            if let Some(leaves) = dead.get_mut(&layout(graph, after))
+                && let Some(before) = leaves.first().copied()
                 && self.outputs.remove(&after)
             {
-                self.leaves.remove(&before);
+                leaves.remove(&before);
                 taken.push((before, after));
             }
         }
@@ -167,10 +189,9 @@ impl DonationState {
     }
 }
 
-/// Returns true if two nodes have the same type and number of elements.
-fn same_layout(graph: &Graph, one: NodeId, other: NodeId) -> bool {
-    let (one, other) = (graph.node(one), graph.node(other));
-    (one.dtype, one.shape.numel()) == (other.dtype, other.shape.numel())
+/// Returns the type and number of elements of a node.
+fn layout(graph: &Graph, id: NodeId) -> (DType, usize) {
+    (graph.node(id).dtype, graph.node(id).shape.numel())
 }
 
 /// Returns true if the kernel of a nest loads every aliased element before it stores it.

@@ -28,8 +28,13 @@ pub fn fuse_epilogues(
 ) -> Vec<Option<PlanStep>> {
     let mut steps: Vec<Option<PlanStep>> = steps.into_iter().map(Some).collect();
     let mut writers = vec![None; buffers.len()];
+    let mut last_use = vec![0; buffers.len()];
+    for (at, step) in steps.iter().flatten().enumerate() {
+        step.buffers().for_each(|id| last_use[id.index()] = at);
+    }
     for at in 0..steps.len() {
-        if let Some((producer, with_epilogue)) = try_fuse(target, offers, buffers, &steps, &writers, at) {
+        let uses = Uses { writers: &writers, last_use: &last_use };
+        if let Some((producer, with_epilogue)) = try_fuse(target, offers, buffers, &steps, uses, at) {
             steps[at] = Some(with_epilogue);
             steps[producer] = None;
         }
@@ -42,26 +47,33 @@ pub fn fuse_epilogues(
     steps
 }
 
-/// Returns the index of the routine into which the kernel at step `at` is fused, and the fused step. `writers` holds
-/// the last step before `at` that writes each buffer.
+/// Steps that access each buffer.
+#[derive(Clone, Copy)]
+struct Uses<'a> {
+    /// The last step so far that writes it.
+    writers: &'a [Option<usize>],
+    /// The last step of the plan that accesses it.
+    last_use: &'a [usize],
+}
+
+/// Returns the index of the routine into which the kernel at step `at` is fused, and the fused step.
 fn try_fuse(
     target: &Target,
     offers: &dyn Fn(&Routine) -> bool,
     buffers: &[PlanBuffer],
     steps: &[Option<PlanStep>],
-    writers: &[Option<usize>],
+    uses: Uses<'_>,
     at: usize,
 ) -> Option<(usize, PlanStep)> {
     let Some(PlanStep::Kernel { kernel, grid, args }) = &steps[at] else { return None };
     let one_each = |id: BufferId| buffers[id.index()].elems == grid.iter().product();
     let candidates = bound(kernel, args).filter(|(id, access)| *access == Access::In && one_each(*id));
     let candidates =
-        candidates.filter_map(|(id, _)| Some((writers[id.index()].filter(|at| produces(&steps[*at], id))?, id)));
+        candidates.filter_map(|(id, _)| Some((uses.writers[id.index()].filter(|at| produces(&steps[*at], id))?, id)));
     let fitting = candidates.filter(|(producer, id)| fits(target, &steps[*producer..at], kernel, *grid, args, *id));
     let (producer, result) = fitting.max()?;
-    let uses = |step: &PlanStep| step.buffers().any(|id| id == result);
     let kept = matches!(buffers[result.index()].role, Role::Output | Role::Donated(_));
-    let keep_output = kept || steps[at + 1..].iter().flatten().any(uses);
+    let keep_output = kept || uses.last_use[result.index()] > at;
     let Some(PlanStep::Routine { routine, buffers: operands, .. }) = &steps[producer] else { return None };
     if matches!(target.style, Style::Cpu { .. }) {
         let epilogue = PlanEpilogue { kernel: kernel.clone(), grid: *grid, args: args.clone(), keep_output };

@@ -21,7 +21,7 @@
 //!
 //! Dependencies between kernels never form a cycle: every load is an edge, and edges are checked when they are added.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use panoply_ir::alu::Alu;
 use panoply_ir::graph::{Graph, Node, NodeId, Op};
@@ -31,6 +31,7 @@ use panoply_ir::{DType, MathMode, Target};
 use super::affine::{AffineExpr, LoopVar};
 use super::cost::Costs;
 use super::custom_kernel::CustomKernelCall;
+use super::dependencies::Dependencies;
 use super::fusion_group::{FusionGroup, LibraryKernel, extent};
 use super::index_map::{self, IndexExprs};
 use super::routine_match::RoutineMatch;
@@ -54,6 +55,9 @@ struct Fusion<'a> {
     ordering_deps: &'a [Vec<NodeId>],
     costs: Costs,
     groups: Vec<FusionGroup>,
+    dependencies: Dependencies,
+    /// Groups of routines and custom kernels, by the inputs of their roots.
+    library_groups: HashMap<&'a [NodeId], Vec<usize>>,
     /// Groups that demand each node.
     users: Vec<BTreeSet<usize>>,
     /// For reductions, and for nodes computed element-wise from one: the number of elements combined.
@@ -66,7 +70,9 @@ pub fn fuse(graph: &Graph, target: &Target, accuracy: MathMode, ordering_deps: &
     let users = vec![BTreeSet::new(); graph.nodes.len()];
     let (costs, combined) = (Costs::new(graph), combined(graph));
     let halves = target.mma && accuracy != MathMode::Exact;
-    let mut fusion = Fusion { graph, target, halves, ordering_deps, costs, groups: Vec::new(), users, combined };
+    let (groups, dependencies, library_groups) = Default::default();
+    let mut fusion =
+        Fusion { graph, target, halves, ordering_deps, costs, groups, dependencies, library_groups, users, combined };
     let mut is_output = vec![false; graph.nodes.len()];
     graph.outputs.iter().for_each(|output| is_output[output.index()] = graph.node(*output).shape.numel() > 0);
     for at in (0..graph.nodes.len()).rev() {
@@ -76,11 +82,9 @@ pub fn fuse(graph: &Graph, target: &Target, accuracy: MathMode, ordering_deps: &
         }
     }
     let sparing = ordering_deps.iter().any(|before| !before.is_empty());
-    topological_order::topological_order(
-        graph,
-        sparing,
-        horizontal_fusion::fuse_horizontally(graph, target, fusion.groups),
-    )
+    let Fusion { groups, mut dependencies, .. } = fusion;
+    let groups = horizontal_fusion::fuse_horizontally(graph, target, groups, &mut dependencies);
+    topological_order::topological_order(graph, sparing, groups, &dependencies)
 }
 
 impl Fusion<'_> {
@@ -148,7 +152,8 @@ impl Fusion<'_> {
                 LibraryKernel::Kernel(call) => call.stored().collect(),
             };
             group.stores.push((id, AffineExpr::default()));
-            self.groups.push(group);
+            self.push(group);
+            self.library_groups.entry(&self.graph.node(id).inputs).or_default().push(number);
             operands.into_iter().for_each(|operand| self.request(number, operand, IndexExprs::new()));
             self.add_dependency(number, id);
             return number;
@@ -173,24 +178,28 @@ impl Fusion<'_> {
         }
         group.stores.push((id, index_map::linear(&coords, &walked.shape)));
         group.pending.insert(id, vec![coords]);
-        self.groups.push(group);
+        self.push(group);
         self.inline(number, id);
         number
     }
 
+    fn push(&mut self, group: FusionGroup) {
+        self.groups.push(group);
+        self.dependencies.push();
+    }
+
     /// Finds the group of a routine or custom kernel that already computes a node as another of its outputs.
     fn library_group_of(&mut self, id: NodeId) -> Option<usize> {
-        let same = |group: &FusionGroup| {
-            let (ours, theirs) = (self.graph.node(id), self.graph.node(group.root));
-            ours.inputs == theirs.inputs
-                && self.ordering_deps[id.index()] == self.ordering_deps[group.root.index()]
-                && match (&ours.op, &theirs.op) {
+        let same = |number: &usize| {
+            let root = self.groups[*number].root;
+            self.ordering_deps[id.index()] == self.ordering_deps[root.index()]
+                && match (&self.graph.node(id).op, &self.graph.node(root).op) {
                     (Op::CustomCall(kernel, _), Op::CustomCall(other, _)) => kernel == other,
                     (Op::Call(call, _), Op::Call(other, _)) => call == other,
                     _ => false,
                 }
         };
-        let number = self.groups.iter().position(same)?;
+        let number = self.library_groups.get(&self.graph.node(id).inputs[..])?.iter().copied().find(same)?;
         let group = &mut self.groups[number];
         group.stores.push((id, AffineExpr::default()));
         let output = match self.graph.node(id).op {
@@ -221,7 +230,7 @@ impl Fusion<'_> {
         group.stores.push((group.root, AffineExpr::default()));
         let root = group.root;
         group.pending.insert(root, vec![coords]);
-        self.groups.push(group);
+        self.push(group);
         self.inline(number, root);
         number
     }
@@ -252,7 +261,9 @@ impl Fusion<'_> {
         if let Some(places) = group.pending.remove(&id) {
             group.loads.insert(id, places);
         }
-        group.dependencies.extend(stored_by);
+        if let Some(producer) = stored_by {
+            self.dependencies.add(number, producer);
+        }
     }
 
     fn request(&mut self, number: usize, id: NodeId, coords: IndexExprs) {
@@ -388,9 +399,7 @@ impl Fusion<'_> {
         let covered = covers(&group.outer)
             || group.loops.iter().any(|vars| covers(&[&group.outer[..], vars].concat()))
             || (self.shares_rows(number, id) && covers(&group.vars_of(&group.pending[&id][0])));
-        covered
-            && self.fits_binding_limit(number, id, 1)
-            && !depends(|group| &self.groups[group].dependencies, number, users)
+        covered && self.fits_binding_limit(number, id, 1) && !self.dependencies.may_depend(number, users)
     }
 }
 
@@ -427,23 +436,4 @@ fn combined(graph: &Graph) -> Vec<Option<u64>> {
         });
     }
     combined
-}
-
-/// Returns true if a group depends, directly or indirectly, on any of the others.
-pub(super) fn depends<'a>(
-    after: impl Fn(usize) -> &'a BTreeSet<usize>,
-    number: usize,
-    others: &BTreeSet<usize>,
-) -> bool {
-    let mut seen = BTreeSet::new();
-    let mut open: Vec<usize> = after(number).iter().copied().collect();
-    while let Some(group) = open.pop() {
-        if others.contains(&group) && group != number {
-            return true;
-        }
-        if seen.insert(group) {
-            open.extend(after(group));
-        }
-    }
-    false
 }

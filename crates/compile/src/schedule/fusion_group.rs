@@ -35,8 +35,6 @@ pub struct FusionGroup {
     pub stores: Vec<(NodeId, AffineExpr)>,
     /// Indices loaded from memory: the node and coordinates of each [`super::affine::AffineTerm::Read`].
     pub reads: Vec<(NodeId, IndexExprs)>,
-    /// Groups whose results this group loads.
-    pub dependencies: BTreeSet<usize>,
     /// Nodes that must be stored before this group runs, even if it does not load them.
     pub(super) ordering_deps: BTreeSet<NodeId>,
     /// Nodes demanded at coordinates and not yet visited.
@@ -70,7 +68,6 @@ impl FusionGroup {
             loads: BTreeMap::new(),
             stores: Vec::new(),
             reads: Vec::new(),
-            dependencies: BTreeSet::new(),
             ordering_deps: BTreeSet::new(),
             pending: BTreeMap::new(),
             scatter: Vec::new(),

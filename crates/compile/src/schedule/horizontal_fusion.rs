@@ -9,12 +9,22 @@ use panoply_ir::Target;
 use panoply_ir::graph::{Graph, NodeId, Op};
 
 use super::affine::{AffineExpr, AffineTerm, LoopVar};
-use super::fuse::{MAX_VISITS, depends, is_product};
+use super::dependencies::Dependencies;
+use super::fuse::{MAX_VISITS, is_product};
 use super::fusion_group::FusionGroup;
 use super::index_map::IndexExprs;
 
+/// Groups after a group with which it is compared, among those that load the same node. Thousands can load one: the updates of all
+/// parameters load the gradient's norm.
+const MAX_CANDIDATES: usize = 128;
+
 /// Merges groups where possible. A group that was merged into another becomes `None`.
-pub fn fuse_horizontally(graph: &Graph, target: &Target, groups: Vec<FusionGroup>) -> Vec<Option<FusionGroup>> {
+pub fn fuse_horizontally(
+    graph: &Graph,
+    target: &Target,
+    groups: Vec<FusionGroup>,
+    dependencies: &mut Dependencies,
+) -> Vec<Option<FusionGroup>> {
     let mut groups: Vec<Option<FusionGroup>> = groups.into_iter().map(Some).collect();
     let mut readers: BTreeMap<NodeId, Vec<usize>> = BTreeMap::new();
     for (number, group) in groups.iter().enumerate() {
@@ -23,9 +33,10 @@ pub fn fuse_horizontally(graph: &Graph, target: &Target, groups: Vec<FusionGroup
     }
     for readers in readers.values() {
         for (at, first) in readers.iter().enumerate() {
-            for second in &readers[at + 1..] {
-                if fits(graph, target, &groups, *first, *second) {
+            for second in readers[at + 1..].iter().take(MAX_CANDIDATES) {
+                if fits(graph, target, &groups, dependencies, (*first, *second)) {
                     merge_groups(&mut groups, *first, *second);
+                    dependencies.merge(*first, *second);
                 }
             }
         }
@@ -33,14 +44,19 @@ pub fn fuse_horizontally(graph: &Graph, target: &Target, groups: Vec<FusionGroup
     groups
 }
 
-fn fits(graph: &Graph, target: &Target, groups: &[Option<FusionGroup>], first: usize, second: usize) -> bool {
+fn fits(
+    graph: &Graph,
+    target: &Target,
+    groups: &[Option<FusionGroup>],
+    dependencies: &Dependencies,
+    (first, second): (usize, usize),
+) -> bool {
     let (Some(a), Some(b)) = (&groups[first], &groups[second]) else { return false };
     let alone = |group: &FusionGroup| {
         let special = |id: &NodeId| matches!(graph.node(*id).op, Op::Scan(..)) || is_product(graph, *id);
         group.library_kernel.is_some() || group.is_scatter() || group.is_write() || group.visits.keys().any(special)
     };
     let extents = |(a, b): (&LoopVar, &LoopVar)| a.extent == b.extent;
-    let after = |group: usize| &groups[group].as_ref().expect("no group depends on a merged group").dependencies;
     // There can be thousands of candidate pairs, so cheap checks come first.
     let room = (target.max_bindings as usize).saturating_sub(a.stores.len() + b.stores.len());
     let loads = || a.loads.keys().chain(b.loads.keys()).collect::<BTreeSet<&NodeId>>().len();
@@ -53,8 +69,8 @@ fn fits(graph: &Graph, target: &Target, groups: &[Option<FusionGroup>], first: u
         && visits() <= MAX_VISITS
         && !alone(a)
         && !alone(b)
-        && !depends(after, first, &[second].into())
-        && !depends(after, second, &[first].into())
+        && !dependencies.may_depend(first, &[second].into())
+        && !dependencies.may_depend(second, &[first].into())
 }
 
 /// Merges the second group into the first.
@@ -87,12 +103,6 @@ fn merge_groups(groups: &mut [Option<FusionGroup>], first: usize, second: usize)
         }
     }
     a.stores.extend(b.stores.iter().map(|(id, at)| (*id, renumbered(at, &vars, &reads))));
-    a.dependencies.extend(&b.dependencies);
-    for group in groups.iter_mut().flatten() {
-        if group.dependencies.remove(&second) {
-            group.dependencies.insert(first);
-        }
-    }
 }
 
 fn moved_all(coords: &IndexExprs, vars: &BTreeMap<LoopVar, LoopVar>, reads: &[u32]) -> IndexExprs {

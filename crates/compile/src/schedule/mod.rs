@@ -9,6 +9,7 @@ pub mod affine;
 pub mod cost;
 pub mod custom_kernel;
 pub mod decompose;
+pub mod dependencies;
 pub mod fuse;
 pub mod fusion_group;
 pub mod horizontal_fusion;

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use panoply_ir::graph::{Graph, NodeId, Op};
 
+use super::dependencies::Dependencies;
 use super::fusion_group::FusionGroup;
 use super::index_map;
 
@@ -64,7 +65,12 @@ fn stored(graph: &Graph, mut at: NodeId) -> Option<NodeId> {
 
 /// Returns the groups in topological order. Among ready groups, the one whose root comes first in the graph is taken;
 /// if `sparing`, the one with the smallest increase in memory use.
-pub fn topological_order(graph: &Graph, sparing: bool, mut groups: Vec<Option<FusionGroup>>) -> Vec<FusionGroup> {
+pub fn topological_order(
+    graph: &Graph,
+    sparing: bool,
+    mut groups: Vec<Option<FusionGroup>>,
+    dependencies: &Dependencies,
+) -> Vec<FusionGroup> {
     let numbers: Vec<usize> = (0..groups.len()).filter(|at| groups[*at].is_some()).collect();
     let group = |at: usize| groups[at].as_ref().expect("only existing groups are numbered");
     let mut readers: BTreeMap<NodeId, usize> = BTreeMap::new();
@@ -72,13 +78,15 @@ pub fn topological_order(graph: &Graph, sparing: bool, mut groups: Vec<Option<Fu
     let mut then: Vec<Vec<usize>> = vec![Vec::new(); groups.len()];
     for at in &numbers {
         group(*at).loads.keys().for_each(|read| *readers.entry(*read).or_default() += 1);
-        waiting[*at] = group(*at).dependencies.len();
-        group(*at).dependencies.iter().for_each(|before| then[*before].push(*at));
+        waiting[*at] = dependencies.producers(*at).len();
+        dependencies.producers(*at).iter().for_each(|before| then[*before].push(*at));
     }
     // Outputs stay in memory, and leaves belong to the caller.
     let outputs: BTreeSet<NodeId> = graph.outputs.iter().copied().collect();
     let stays = |id: NodeId| outputs.contains(&id) || matches!(graph.node(id).op, Op::Input(_));
-    let mut ready: BTreeSet<usize> = numbers.iter().copied().filter(|at| waiting[*at] == 0).collect();
+    // In the order of their roots, each of which belongs to one group.
+    let ready = numbers.iter().copied().filter(|at| waiting[*at] == 0);
+    let mut ready: BTreeSet<(NodeId, usize)> = ready.map(|at| (group(at).root, at)).collect();
     let mut order = Vec::with_capacity(numbers.len());
     while order.len() < numbers.len() {
         let more = |at: usize| {
@@ -87,16 +95,20 @@ pub fn topological_order(graph: &Graph, sparing: bool, mut groups: Vec<Option<Fu
             let last = group(at).loads.keys().filter(|read| readers[read] == 1 && !stays(**read));
             taken - last.map(|read| bytes(*read)).sum::<i64>()
         };
-        let next = ready.iter().copied().min_by_key(|at| (if sparing { more(*at) } else { 0 }, group(*at).root));
-        let at = next.expect("dependencies between groups have no cycle");
-        ready.remove(&at);
+        let next = match sparing {
+            true => ready.iter().copied().min_by_key(|(root, at)| (more(*at), *root)),
+            false => ready.first().copied(),
+        };
+        let next = next.expect("dependencies between groups have no cycle");
+        ready.remove(&next);
+        let at = next.1;
         for read in group(at).loads.keys() {
             readers.entry(*read).and_modify(|left| *left -= 1);
         }
         for follower in &then[at] {
             waiting[*follower] -= 1;
             if waiting[*follower] == 0 {
-                ready.insert(*follower);
+                ready.insert((group(*follower).root, *follower));
             }
         }
         order.push(at);

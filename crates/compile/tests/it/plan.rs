@@ -10,6 +10,7 @@ mod custom_kernel;
 mod donation;
 mod execute;
 mod fragments;
+mod linear;
 mod operands;
 mod optimized;
 mod random;

@@ -29,6 +29,11 @@ pub fn failed(doing: impl std::fmt::Display, code: i32, when: ErrorPhase) -> Err
     Error::new(kind, format!("{doing}: {name} ({code}); {}", remedy(kind, code)))
 }
 
+/// Returns true if a failed build says that the compiler rejected the program, and not that memory ran out or the device is gone.
+pub fn is_rejection(error: &Error) -> bool {
+    !matches!(error.kind(), ErrorKind::OutOfMemory | ErrorKind::DeviceLost | ErrorKind::Unavailable)
+}
+
 fn kind(code: i32, when: ErrorPhase) -> ErrorKind {
     match code {
         CL_MEM_OBJECT_ALLOCATION_FAILURE | CL_OUT_OF_HOST_MEMORY | CL_INVALID_BUFFER_SIZE => ErrorKind::OutOfMemory,
@@ -87,6 +92,18 @@ mod tests {
             assert_eq!(error.kind(), expected, "{code} while {when:?}");
             assert!(error.message().starts_with("opencl:0: doing this: "), "{error}");
             assert!(error.message().contains(&format!("({code}); ")), "{error}");
+        }
+    }
+
+    /// The error codes of `clBuildProgram` and `clCreateKernel` in section 5.8 of the OpenCL specification.
+    #[test]
+    fn only_the_program_is_rejected() {
+        let build = |code| is_rejection(&failed("opencl:0: compiling f", code, ErrorPhase::Asking));
+        for rejection in [-11, -15, -17, -42, -43, -44, -45, -46, -47] {
+            assert!(build(rejection), "{rejection}");
+        }
+        for other in [-2, -3, -4, -5, -6, -33, -34, -9999] {
+            assert!(!build(other), "{other}");
         }
     }
 }

@@ -22,7 +22,7 @@ use panoply_device::{
     SourceText,
 };
 
-use super::errors::ErrorPhase;
+use super::errors::{ErrorPhase, is_rejection};
 use super::handles::{Context, KernelHandle, ProgramHandle, Shared};
 use super::info::build_options;
 use super::kernel::{Kernel, argument_count};
@@ -151,9 +151,9 @@ impl Builder<'_> {
         })
     }
 
-    /// Returns the error of a failed build: the compiler's rejection with its log, unless the device is lost or unavailable.
+    /// Returns the error of a failed build: the compiler's rejection with its log, unless the program is not the reason.
     fn refused(&self, handle: &ProgramHandle, error: Error, entry: &str) -> Error {
-        if error.is_device_lost() || matches!(error.kind(), ErrorKind::Unavailable) {
+        if !is_rejection(&error) {
             return error;
         }
         let log = get_program_build_data(handle.raw(), self.device, CL_PROGRAM_BUILD_LOG).unwrap_or_default();
@@ -176,7 +176,11 @@ impl Builder<'_> {
         let wrong = |what: String| Error::new(ErrorKind::CompileFailed, format!("{label}: {what}"));
         let name = CString::new(entry)
             .map_err(|_| wrong(format!("{entry:?} is not a valid name; it contains a zero byte")))?;
-        let kernel = create_kernel(handle.raw(), &name).map_err(|_| {
+        let kernel = create_kernel(handle.raw(), &name).map_err(|code| {
+            let error = self.shared().failed(format_args!("creating the kernel {entry}"), code, ErrorPhase::Asking);
+            if !is_rejection(&error) {
+                return error;
+            }
             // If there are no kernels, some drivers write no names but report success.
             let count = get_program_info(handle.raw(), CL_PROGRAM_NUM_KERNELS);
             let any = !matches!(count, Ok(InfoType::Size(0)));

@@ -89,32 +89,7 @@ fn arrays_are_read_within_the_read_limit() {
     let array = |count: usize| [&0u32.to_le_bytes(), &(count as u64).to_le_bytes()[..], &vec![7; count]].concat();
     assert!(Gguf::parse(Path::new("x.gguf"), with_metadata(&[("a", 9, &array(1000))])).is_ok());
     let error = message(with_metadata(&[("a", 9, &array(30_000)), ("b", 9, &array(30_000))]));
-    assert!(error.contains("\"b\": reading it takes more than 1048576 bytes of memory"), "{error}");
-}
-
-#[test]
-fn mutated_files_are_read_or_rejected() {
-    let whole = tiny();
-    let cases = if std::env::var_os("PANOPLY_TEST_FULL").is_some() { 100_000 } else { 2_000 };
-    let mut state = 0x9e37_79b9_7f4a_7c15u64;
-    let mut next = |below: usize| {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        (state % below as u64) as usize
-    };
-    // The header ends before the weights, which are not interpreted.
-    let header = 10_000.min(whole.len());
-    for _ in 0..cases {
-        let mut file = whole.clone();
-        for _ in 0..1 + next(4) {
-            file[next(header)] = next(256) as u8;
-        }
-        if let Ok(file) = Gguf::parse(Path::new("x.gguf"), file) {
-            let _ = Config::from_gguf(&file);
-            file.tensors.values().for_each(|tensor| assert_eq!(file.bytes(tensor).len() % tensor.rows.max(1), 0));
-        }
-    }
+    assert_eq!(error, "x.gguf: reading it takes more than 1 MiB of memory");
 }
 
 #[test]

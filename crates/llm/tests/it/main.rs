@@ -5,6 +5,7 @@ mod encodings;
 mod fit;
 mod fixtures;
 mod folder;
+mod fuzz;
 mod gguf;
 mod model;
 mod quantize;

@@ -9,7 +9,7 @@ use super::labels::{Keys, NumericLabels, classes_among};
 use super::npy::{Array, Content};
 use super::npz::Archive;
 use super::reader::{DataFormat, FileKind, InferenceData, Label, LabeledData, MOST_CLASSES, Task, kind, name};
-use super::{Dataset, ReadBudget, idx, offsets};
+use super::{Dataset, MissingRows, ReadBudget, idx, offsets};
 
 /// Location of an array: a whole file, or a name within an archive.
 #[derive(Clone, Debug)]
@@ -245,6 +245,7 @@ fn with_numbers(
         dataset: data,
         class_names: Vec::new(),
         groups: None,
+        missing: MissingRows::default(),
         assumptions: notes.into_iter().chain(own.notes).collect(),
     })
 }
@@ -279,6 +280,7 @@ fn pair(examples: &ArrayLocation, classes: &ArrayLocation, budget: &ReadBudget) 
         dataset: Dataset::classification(features, labels).example_shape(&lengths).num_classes(names.len()).build()?,
         class_names: names,
         groups: None,
+        missing: MissingRows::default(),
         assumptions: notes,
     })
 }

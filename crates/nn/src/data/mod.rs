@@ -3,12 +3,12 @@
 mod array_pair;
 mod batch;
 mod batch_feed;
-mod budget;
 mod builder;
 pub mod csv;
 pub mod digits;
 pub mod idx;
 pub mod images;
+mod imputation;
 mod labels;
 mod loader;
 pub mod npy;
@@ -33,9 +33,10 @@ pub(crate) use batch::Cuts;
 pub use batch::{Batch, Batches};
 pub use batch_feed::TrainData;
 pub(crate) use batch_feed::{BatchFeed, resident_bytes};
-pub use budget::{BYTES_PER_BYTE, LEAST_LIMIT, ReadBudget};
 pub use builder::DatasetBuilder;
+pub use imputation::MissingRows;
 pub use loader::{DataLoader, DataLoaderIter, ExampleMut};
+pub use panoply_tensor::ReadBudget;
 pub use tables::summary;
 
 /// Targets of the examples.

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::csv::CsvOptions;
 use super::labels::Keys;
-use super::{Dataset, Targets, TextEncoding, array_pair, digits, images, tables, text};
+use super::{Dataset, MissingRows, Targets, TextEncoding, array_pair, digits, images, tables, text};
 
 /// Format of data, with what a trained network needs to read more of it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -177,6 +177,8 @@ pub struct LabeledData {
     pub class_names: Vec<String>,
     /// A number for each example, equal for those of one group, if [`ReadOptions::group_column`] is given. A split keeps a group together.
     pub groups: Option<Vec<u32>>,
+    /// Rows of a table whose missing values were replaced.
+    pub missing: MissingRows,
     /// Decisions that the data leave open, a sentence each.
     pub assumptions: Vec<String>,
 }
@@ -311,6 +313,7 @@ pub fn digits() -> Result<LabeledData> {
         dataset: data,
         class_names: (0..10).map(|digit| digit.to_string()).collect(),
         groups: None,
+        missing: MissingRows::default(),
         assumptions: Vec::new(),
     })
 }
@@ -408,6 +411,7 @@ fn open_text(path: &Path, reading: &ReadOptions) -> Result<LabeledData> {
         dataset: data,
         class_names: vocabulary.iter().map(char::to_string).collect(),
         groups: None,
+        missing: MissingRows::default(),
         assumptions: Vec::new(),
     })
 }
@@ -430,6 +434,7 @@ fn open_images(folder: &Path, reading: &ReadOptions) -> Result<LabeledData> {
         dataset: data,
         class_names: classes,
         groups: None,
+        missing: MissingRows::default(),
         assumptions: guesses,
     })
 }

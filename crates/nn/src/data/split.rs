@@ -1,9 +1,11 @@
-//! Division of a data set into training and validation examples.
+//! Division of a data set into training and validation examples. Those of [`LabeledData`] learn the replacements of missing values from
+//! the training examples.
 
 use std::collections::HashSet;
 
 use panoply_tensor::{Error, Result, Rng};
 
+use super::reader::LabeledData;
 use super::{Dataset, Targets};
 
 impl Dataset {
@@ -16,6 +18,10 @@ impl Dataset {
     /// A fraction outside of `0.0..1.0`.
     #[doc(alias = "random_split")]
     pub fn train_test_split(&self, fraction: f64, rng: &mut Rng) -> Result<(Dataset, Dataset)> {
+        Ok(self.divided(self.random_examples(fraction, rng)?))
+    }
+
+    fn random_examples(&self, fraction: f64, rng: &mut Rng) -> Result<Vec<usize>> {
         check(fraction)?;
         let out = |count: usize| (count as f64 * fraction).round() as usize;
         let order = rng.permutation(self.len());
@@ -34,7 +40,7 @@ impl Dataset {
             Targets::Classes { .. } => divide(&(0..self.len()).rev().collect::<Vec<usize>>()),
             Targets::Regression { .. } | Targets::MultiLabel { .. } => divide(&order),
         }
-        Ok(self.divided(held))
+        Ok(held)
     }
 
     /// Splits off the last examples for validation, as for a time series; `fraction` in `0.0..1.0` of them, at least one.
@@ -42,12 +48,16 @@ impl Dataset {
     /// # Errors
     /// A fraction outside of `0.0..1.0`, and fewer than two examples.
     pub fn split_last(&self, fraction: f64) -> Result<(Dataset, Dataset)> {
+        Ok(self.divided(self.last_examples(fraction)?))
+    }
+
+    fn last_examples(&self, fraction: f64) -> Result<Vec<usize>> {
         check(fraction)?;
         if self.len() < 2 {
             return Err(Error::mistake(format!("{} examples cannot be divided into two parts", self.len())));
         }
         let count = ((self.len() as f64 * fraction).round() as usize).clamp(1, self.len() - 1);
-        Ok(self.divided((self.len() - count..self.len()).collect()))
+        Ok((self.len() - count..self.len()).collect())
     }
 
     /// Splits so that examples with the same number in `groups` are in the same part. Groups are chosen at random until at least
@@ -57,6 +67,10 @@ impl Dataset {
     /// A fraction outside of `0.0..1.0`, a number of groups other than that of the examples, and fewer than two groups.
     #[doc(alias = "GroupShuffleSplit")]
     pub fn split_groups(&self, groups: &[u32], fraction: f64, rng: &mut Rng) -> Result<(Dataset, Dataset)> {
+        Ok(self.divided(self.grouped_examples(groups, fraction, rng)?))
+    }
+
+    fn grouped_examples(&self, groups: &[u32], fraction: f64, rng: &mut Rng) -> Result<Vec<usize>> {
         check(fraction)?;
         if groups.len() != self.len() {
             return Err(Error::mistake(format!(
@@ -86,16 +100,21 @@ impl Dataset {
             held.insert(names[at]);
             count += groups.iter().filter(|group| **group == names[at]).count();
         }
-        Ok(self.divided((0..self.len()).filter(|example| held.contains(&groups[*example])).collect()))
+        Ok((0..self.len()).filter(|example| held.contains(&groups[*example])).collect())
     }
 
     /// The examples outside of `held`, and those in it.
-    fn divided(&self, mut held: Vec<usize>) -> (Dataset, Dataset) {
+    fn divided(&self, held: Vec<usize>) -> (Dataset, Dataset) {
+        let (kept, held) = self.positions(held);
+        (self.select(&kept), self.select(&held))
+    }
+
+    /// The positions outside of `held`, and those in it, sorted.
+    fn positions(&self, mut held: Vec<usize>) -> (Vec<usize>, Vec<usize>) {
         held.sort_unstable();
         let mut is_held = vec![false; self.len()];
         held.iter().for_each(|example| is_held[*example] = true);
-        let kept: Vec<usize> = (0..self.len()).filter(|example| !is_held[*example]).collect();
-        (self.select(&kept), self.select(&held))
+        ((0..self.len()).filter(|example| !is_held[*example]).collect(), held)
     }
 
     /// The number of examples whose features also occur among those of `other`, bit for bit (by their 128-bit hashes).
@@ -113,6 +132,50 @@ impl Dataset {
         };
         let rows: HashSet<u128> = hashes(other).into_iter().collect();
         Ok(hashes(self).into_iter().filter(|row| rows.contains(row)).count())
+    }
+}
+
+impl LabeledData {
+    /// Splits as [`Dataset::train_test_split`]. In both parts missing values are replaced by what is learned from the training examples, and
+    /// `format` holds these replacements from then on.
+    ///
+    /// # Errors
+    /// As for [`Dataset::train_test_split`].
+    pub fn train_test_split(&mut self, fraction: f64, rng: &mut Rng) -> Result<(Dataset, Dataset)> {
+        let held = self.dataset.random_examples(fraction, rng)?;
+        Ok(self.divided(held))
+    }
+
+    /// Splits as [`Dataset::split_last`], with replacements of missing values as in [`LabeledData::train_test_split`].
+    ///
+    /// # Errors
+    /// As for [`Dataset::split_last`].
+    pub fn split_last(&mut self, fraction: f64) -> Result<(Dataset, Dataset)> {
+        let held = self.dataset.last_examples(fraction)?;
+        Ok(self.divided(held))
+    }
+
+    /// Splits by its groups as [`Dataset::split_groups`], with replacements of missing values as in [`LabeledData::train_test_split`].
+    ///
+    /// # Errors
+    /// As for [`Dataset::split_groups`], and data without groups.
+    pub fn split_groups(&mut self, fraction: f64, rng: &mut Rng) -> Result<(Dataset, Dataset)> {
+        let groups = self.groups.as_ref().ok_or_else(|| {
+            Error::mistake("the examples have no groups").note("`ReadOptions::group_column` names their column")
+        })?;
+        let held = self.dataset.grouped_examples(groups, fraction, rng)?;
+        Ok(self.divided(held))
+    }
+
+    fn divided(&mut self, held: Vec<usize>) -> (Dataset, Dataset) {
+        let (kept, held) = self.dataset.positions(held);
+        let replaced = self.learn_replacements(&kept);
+        let part = |examples: &[usize]| {
+            let mut part = self.dataset.select(examples);
+            replaced.iter().for_each(|column| column.apply(&mut part, examples));
+            part
+        };
+        (part(&kept), part(&held))
     }
 }
 

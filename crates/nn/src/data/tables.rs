@@ -15,9 +15,9 @@ use super::csv::{CsvOptions, CsvTable};
 use super::labels::{Keys, NumericLabels, classes_among, sorted};
 use super::numbers::number;
 use super::reader::{DataFormat, LabeledData, MOST_CLASSES, MissingValues, ReadOptions, SequenceColumn, Task, name};
-use super::{Dataset, ReadBudget, Targets};
-pub(super) use columns::is_missing;
+use super::{Dataset, MissingRows, ReadBudget, Targets};
 use columns::{Column, columns_of};
+pub(super) use columns::{is_missing, most_frequent, replacement};
 
 /// Reads a table of text or of Parquet. `known` returns whether the first line of a text, which it is given, names the columns.
 fn read_rows(
@@ -144,6 +144,24 @@ impl<'a> TableExamples<'a> {
             numbers.resize((example + 1) * time * width, 0.0);
         }
         Ok((numbers, if self.sequence.is_some() { vec![time, width] } else { vec![width] }))
+    }
+
+    /// The positions of rows whose value is missing and replaced, by column, where examples take `time` rows.
+    fn missing(&self, columns: &[Column<'_>], time: usize) -> Result<BTreeMap<String, Vec<usize>>> {
+        let mut missing = BTreeMap::new();
+        for column in columns.iter().filter(|column| column.is_imputed()) {
+            let placed =
+                self.rows.iter().enumerate().flat_map(|(example, rows)| {
+                    rows.iter().enumerate().map(move |(at, row)| (example * time + at, *row))
+                });
+            let rows = placed.filter(|(_, row)| column.is_missing(self.table, *row)).map(|(place, _)| place);
+            let rows: Vec<usize> = rows.collect();
+            self.budget.take_values(rows.len(), size_of::<usize>(), self.path)?;
+            if !rows.is_empty() {
+                missing.insert(column.name.to_string(), rows);
+            }
+        }
+        Ok(missing)
     }
 
     /// Returns the error for examples that do not fit into memory.
@@ -316,12 +334,9 @@ pub(super) fn open(path: &Path, reading: &ReadOptions) -> Result<LabeledData> {
         Task::MultiLabel => (multilabel_targets(&examples, &labels)?, Vec::new()),
         Task::Classification | Task::Text => class_targets(&examples, labels[0], &words[0])?,
     };
-    let (features, lengths) = examples
-        .numbers(
-            &columns_of(table, &columns, (&found.categories, &found.offsets, &found.scales, &found.imputation)),
-            time,
-        )
-        .map_err(explained)?;
+    let encoded = columns_of(table, &columns, (&found.categories, &found.offsets, &found.scales, &found.imputation));
+    let (features, lengths) = examples.numbers(&encoded, time).map_err(explained)?;
+    let missing = MissingRows { policy: reading.missing, rows: examples.missing(&encoded, time)? };
     let data = match targets {
         Targets::Regression { values, num_outputs } => {
             Dataset::regression(features, values).targets_per_example(num_outputs)
@@ -351,7 +366,7 @@ pub(super) fn open(path: &Path, reading: &ReadOptions) -> Result<LabeledData> {
         decimal_comma: table.decimal_comma,
     };
     let dataset = examples.ending(data.example_shape(&lengths).build()?)?;
-    Ok(LabeledData { format, dataset, class_names: classes, groups, assumptions })
+    Ok(LabeledData { format, dataset, class_names: classes, groups, missing, assumptions })
 }
 
 /// True if a target has no value. Words such as `none` are classes.

@@ -106,7 +106,7 @@ pub enum LayerSpec {
     },
     /// Data augmentation: random flip along the last axis.
     RandomHorizontalFlip {
-        /// Probability of a flip.
+        /// Probability of a flip, 0 to 1.
         p: f64,
     },
     /// Data augmentation: additive normal noise.

@@ -1,16 +1,17 @@
 //! Import of ONNX files: operators become tensor expressions.
 //!
-//! The file is untrusted: [`message`] checks lengths, and the bytes of a constant must match its shape before memory is allocated. All
-//! unsupported operators are named in one error before any constant is read. [`operators`] has the table of operators.
+//! The file is untrusted: [`message`] checks lengths, the bytes of a constant must match its shape, and all memory is counted before it is
+//! allocated. All unsupported operators are named in one error before any constant is read. [`operators`] has the table of operators.
 
 mod message;
 mod operators;
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
-use panoply_tensor::{DType, Error, Result, Shape, Tensor};
+use panoply_tensor::{DType, Error, ReadBudget, Result, Shape, Tensor};
 
 use operators::{Operands, Rule};
 
@@ -39,6 +40,19 @@ pub struct Input {
     pub dtype: DType,
     /// Shape; `None` for a dynamic length, such as the batch.
     pub dims: Vec<Option<usize>>,
+}
+
+/// The memory that parsing a file may take.
+struct Memory<'a> {
+    budget: &'a ReadBudget,
+    path: &'a Path,
+}
+
+impl Memory<'_> {
+    /// Counts bytes that are about to be allocated. The text of the error is not shown: the caller reports [`ReadBudget::exceeded`].
+    fn take(&self, bytes: usize) -> Result<(), String> {
+        self.budget.take(bytes as u64, self.path).map_err(|error| error.message().to_string())
+    }
 }
 
 /// An operator applied to named values.
@@ -76,8 +90,9 @@ impl Imported {
     /// # Errors
     /// If the file cannot be read, is not an ONNX model, or has operators, element types or external data that are not supported.
     pub fn open(path: &Path) -> Result<Imported> {
-        let bytes = std::fs::read(path).map_err(|error| Error::io(format!("cannot read {}", path.display()), error))?;
-        Imported::parse(path, &bytes)
+        let budget = ReadBudget::for_file(path)?;
+        let bytes = budget.read_file(path)?;
+        Imported::parse_within(path, &bytes, &budget)
     }
 
     /// Parses the bytes of a file; `path` is only named in errors.
@@ -85,9 +100,17 @@ impl Imported {
     /// # Errors
     /// As for [`Imported::open`].
     pub fn parse(path: &Path, bytes: &[u8]) -> Result<Imported> {
-        let corrupt = |why: String| Error::corrupt(format!("{}: not a readable ONNX model: {why}", path.display()));
+        Imported::parse_within(path, bytes, &ReadBudget::for_size(bytes.len() as u64)?)
+    }
+
+    fn parse_within(path: &Path, bytes: &[u8], budget: &ReadBudget) -> Result<Imported> {
+        let corrupt = |why: String| match budget.is_exceeded() {
+            true => budget.exceeded(path),
+            false => Error::corrupt(format!("{}: not a readable ONNX model: {why}", path.display())),
+        };
         let unsupported = |why: String| Error::unsupported(format!("{}: {why}", path.display()));
-        let model = message::model(bytes).map_err(corrupt)?;
+        let memory = Memory { budget, path };
+        let model = message::model(bytes, &memory).map_err(corrupt)?;
         let graph = model.graph.ok_or_else(|| corrupt("it has no graph".to_string()))?;
         let opset = model.opsets.iter().find(|(domain, _)| is_onnx(domain)).map_or(0, |(_, version)| *version);
         if !OPSETS.contains(&opset) {
@@ -103,11 +126,11 @@ impl Imported {
         }
         let mut constants = BTreeMap::new();
         for tensor in &graph.initializers {
-            constants.insert(tensor.name.clone(), constant(tensor).map_err(corrupt)?);
+            constants.insert(tensor.name.clone(), constant(tensor, &memory).map_err(corrupt)?);
         }
         let inputs = graph.inputs.iter().filter(|info| !constants.contains_key(&info.name));
         let inputs = inputs.map(input).collect::<Result<_, String>>().map_err(corrupt)?;
-        let nodes = graph.nodes.into_iter().map(|node| owned(node, opset));
+        let nodes = graph.nodes.into_iter().map(|node| owned(node, opset, &memory));
         let nodes = nodes.collect::<Result<_, String>>().map_err(corrupt)?;
         let outputs: Vec<String> = graph.outputs.into_iter().map(|info| info.name).collect();
         if outputs.is_empty() {
@@ -173,11 +196,11 @@ fn qualified(node: &message::Node<'_>) -> String {
     if is_onnx(&node.domain) { node.operator.clone() } else { format!("{}.{}", node.domain, node.operator) }
 }
 
-fn owned(node: message::Node<'_>, opset: i64) -> Result<Node, String> {
+fn owned(node: message::Node<'_>, opset: i64, memory: &Memory<'_>) -> Result<Node, String> {
     let rule = rule(&node).ok_or("an operator has no rule")?;
     let mut attributes = BTreeMap::new();
     for message::Attribute { name, float, int, ints, floats, tensor } in node.attributes {
-        let tensor = tensor.as_ref().map(constant).transpose()?;
+        let tensor = tensor.as_ref().map(|tensor| constant(tensor, memory)).transpose()?;
         attributes.insert(name, Attribute { float, int, ints, floats, tensor });
     }
     let message::Node { inputs, outputs, operator, .. } = node;
@@ -214,7 +237,7 @@ fn dtype(kind: i64) -> Result<DType, String> {
 }
 
 /// Converts a constant, whose number of bytes must match its shape.
-fn constant(tensor: &message::Tensor<'_>) -> Result<Value, String> {
+fn constant(tensor: &message::Tensor<'_>, memory: &Memory<'_>) -> Result<Value, String> {
     let fail = |why: &str| format!("the constant `{}` {why}", tensor.name);
     let kind = dtype(tensor.kind).map_err(|why| fail(&format!("is not readable: {why}")))?;
     if tensor.external {
@@ -223,13 +246,17 @@ fn constant(tensor: &message::Tensor<'_>) -> Result<Value, String> {
     let lengths = tensor.dims.iter().map(|dim| usize::try_from(*dim)).collect::<Result<Vec<usize>, _>>();
     let lengths = lengths.ok().filter(|dims| dims.len() <= MAX_AXES).ok_or_else(|| fail("has an invalid shape"))?;
     let count = lengths.iter().try_fold(1usize, |count, length| count.checked_mul(*length));
-    let bytes = match tensor.raw {
-        Some(raw) => raw.to_vec(),
-        None => stored(tensor, kind),
+    let bytes: Cow<'_, [u8]> = match tensor.raw {
+        Some(raw) => raw.into(),
+        None => {
+            memory.take((tensor.floats.len() + tensor.doubles.len() + tensor.ints.len()) * size_of::<u64>())?;
+            stored(tensor, kind).into()
+        }
     };
     if count.and_then(|count| count.checked_mul(kind.bytes())) != Some(bytes.len()) {
         return Err(fail(&format!("of shape {lengths:?} in {kind} has {} bytes", bytes.len())));
     }
+    memory.take(2 * bytes.len())?;
     let ints = (kind == DType::I64).then(|| {
         let (words, _) = bytes.as_chunks::<8>();
         words.iter().map(|word| i64::from_le_bytes(*word)).collect()

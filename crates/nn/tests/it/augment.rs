@@ -1,6 +1,6 @@
 //! Augmentation layers: possible results, uniform sampling, and no effect in evaluation.
 
-use panoply_nn::{ForwardContext, GaussianNoise, Layer, RandomHorizontalFlip, RandomShift};
+use panoply_nn::{ForwardContext, GaussianNoise, Layer, Network, RandomHorizontalFlip, RandomShift};
 use panoply_tensor::{Device, Rng, Tensor};
 
 fn on_cpu(work: impl FnOnce()) {
@@ -55,6 +55,11 @@ fn flips_and_noise_have_the_expected_statistics() {
         let count = turned.chunks_exact(3).filter(|one| one == &[3.0, 2.0, 1.0]).count();
         assert!(turned.chunks_exact(3).all(|one| one == row || one == [3.0, 2.0, 1.0]));
         assert!((180..=320).contains(&count), "{count} of 1000");
+        // As in torchvision, a probability of 1 flips every example.
+        let always = Network::parse("input = [1, 3]\n[[layer]]\nkind = \"random_horizontal_flip\"\np = 1.0\n").unwrap();
+        let model = always.build(&mut Rng::seed_from_u64(0)).unwrap();
+        let all = model.forward(&x.reshape([1000, 1, 3]), &mut ForwardContext::train(&mut Rng::seed_from_u64(1)));
+        assert_eq!(all.to_vec::<f32>().unwrap(), [3.0, 2.0, 1.0].repeat(1000));
         let noise = GaussianNoise { stddev: 0.5 };
         let added =
             (noise.forward(&x, &mut ForwardContext::train(&mut Rng::seed_from_u64(2))) - &x).to_vec::<f32>().unwrap();

@@ -446,7 +446,8 @@ fn csv_tables() {
 /// Small files that expand to much more memory than a read can use, one for each format.
 #[test]
 fn a_read_takes_no_more_memory_than_its_limit() {
-    let Some(folder) = fuzz::in_child("file_formats::a_read_takes_no_more_memory_than_its_limit", "64MiB") else {
+    let Some(folder) = fuzz::limited::in_child("file_formats::a_read_takes_no_more_memory_than_its_limit", "64MiB")
+    else {
         return;
     };
     let refused = |path: &Path| {
@@ -499,6 +500,31 @@ fn a_read_takes_no_more_memory_than_its_limit() {
     let endless =
         reader::open(Path::new("/dev/zero"), &ReadOptions { task: Some(reader::Task::Text), ..ReadOptions::default() });
     assert!(endless.unwrap_err().message().contains("more than 64 MiB"));
+    // An ONNX graph of a million nodes of two bytes, a packed list of numbers of one byte, and models without an end.
+    let field = |number: u8, bytes: &[u8]| {
+        let mut length = bytes.len();
+        let mut message = vec![number << 3 | 2];
+        while length >= 0x80 {
+            message.push(length as u8 | 0x80);
+            length >>= 7;
+        }
+        message.push(length as u8);
+        message.extend(bytes);
+        message
+    };
+    let numbers = field(5, &field(7, &vec![1; 4_000_000]));
+    for graph in [[10, 0].repeat(1_000_000), numbers] {
+        let path = folder.join("many.onnx");
+        std::fs::write(&path, field(7, &graph)).unwrap();
+        let error = panoply_nn::onnx::Imported::open(&path).unwrap_err();
+        assert!(error.message().ends_with("many.onnx: reading it takes more than 64 MiB of memory"), "{error}");
+    }
+    for error in [
+        panoply_nn::onnx::Imported::open(Path::new("/dev/zero")).map(|_| ()).unwrap_err(),
+        panoply_nn::checkpoint::metadata(Path::new("/dev/zero")).map(|_| ()).unwrap_err(),
+    ] {
+        assert!(error.message().contains("more than 64 MiB"), "{error}");
+    }
 }
 
 /// Archive entries that share the same bytes.
@@ -536,7 +562,9 @@ fn parquet_counts_are_checked_before_reading() {
 fn parquet_dictionary_strings_are_counted_each_time() {
     use parquet::data_type::{ByteArray, ByteArrayType, Int32Type};
     use parquet::file::properties::{EnabledStatistics, WriterProperties};
-    let Some(folder) = fuzz::in_child("file_formats::parquet_dictionary_strings_are_counted_each_time", "64MiB") else {
+    let Some(folder) =
+        fuzz::limited::in_child("file_formats::parquet_dictionary_strings_are_counted_each_time", "64MiB")
+    else {
         return;
     };
     let schema = "message m { required binary a (UTF8); required int32 y; }";

@@ -359,6 +359,12 @@ fn mistakes_name_line_and_field() {
             "layer 6 (linear): in_features 65 does not match the 64 of layer 5 (flatten)",
         ),
         ("input = [1, 8, 8]", "input = [1, 8, 0]", 1, "the input [1, 8, 0] must have axes of at least 1"),
+        (
+            "input = [1, 8, 8]",
+            "input = [1099511627776, 8, 8]",
+            1,
+            "the input [1099511627776, 8, 8] has too many elements",
+        ),
         ("input = [1, 8, 8]", "inputs = [1, 8, 8]", 2, "unknown field `inputs`"),
         ("label_smoothing = 0.1", "label_smoothing = 1.1", 1, "label_smoothing 1.1 is not in [0, 1)"),
         ("kernel_size = [2, 2]", "kernel_size = [2, 2", 22, "missing comma between array elements"),

@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use panoply_nn::data::reader::{self, DataFormat, Imputation, LabeledData, MissingValues, ReadOptions, Replacement};
-use panoply_nn::data::{Targets, TextEncoding};
+use panoply_nn::data::{Dataset, Targets, TextEncoding};
+use panoply_tensor::Rng;
 
 fn file(name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
     let folder = std::env::temp_dir().join(format!("panoply-columns-{}", std::process::id()));
@@ -43,17 +44,79 @@ fn missing_values_are_replaced_and_marked() {
     assert!(
         read.assumptions
             .iter()
-            .any(|note| note.ends_with("age: 3 of 20 values are missing and become 8 (median); a feature marks them"))
+            .any(|note| note.ends_with("age: 3 of 20 values are missing and become the median; a feature marks them"))
     );
     assert!(
         read.assumptions
             .iter()
-            .any(|note| note.ends_with("city: 1 of 20 values are missing and become `Oslo` (most frequent)"))
+            .any(|note| note.ends_with("city: 1 of 20 values are missing and become the most frequent value"))
     );
     // Prediction uses the values of training, also for a column that lacked none there.
     let more = file("more.csv", "city,age\nnan,100\nBonn,\n");
     let again = read.format.read(&more, &read.class_names, &ReadOptions::default()).unwrap();
     assert_eq!(again.dataset.features, [100.0, 0.0, 0.0, 1.0, 8.0, 1.0, 1.0, 0.0]);
+}
+
+/// `SimpleImputer(strategy=…, add_indicator=True).fit(x[:6])` of scikit-learn: 4, 5 and 2 for `age`, Oslo for `city`, and 3 for the column
+/// that is complete. All eight rows would give 6, 170.8 and Bonn.
+#[test]
+fn replacements_of_a_split_are_learned_from_its_training_examples() {
+    let text = "age,city,full,kind\n2,Oslo,1,a\nNA,Oslo,2,b\n2,?,3,a\n4,Bonn,3,b\n8,Oslo,9,a\n9,Bonn,30,b\n1000,Bonn,500,a\n,Bonn,500,b\n";
+    for (policy, number, full) in
+        [(MissingValues::Median, 4.0, 3.0), (MissingValues::Mean, 5.0, 8.0), (MissingValues::MostFrequent, 2.0, 3.0)]
+    {
+        let options = ReadOptions { missing: Some(policy), ..ReadOptions::default() };
+        let mut read = open("leak.csv", text, &options);
+        let before = read.dataset.clone();
+        let (train, held) = read.split_last(0.25).unwrap();
+        let value = |column| imputation(&read, column).value;
+        assert_eq!(value("age"), Replacement::Number(number), "{policy:?}");
+        assert_eq!(value("full"), Replacement::Number(full), "{policy:?}");
+        assert_eq!(value("city"), Replacement::Category("Oslo".to_string()), "{policy:?}");
+        // Age and its indicator, Bonn, Oslo and their indicator, and the complete column.
+        let row = |data: &Dataset, at: usize| data.features[at * 6..][..6].to_vec();
+        assert_eq!(row(&train, 1), [number as f32, 1.0, 0.0, 1.0, 0.0, 2.0], "{policy:?}");
+        assert_eq!(row(&train, 2), [2.0, 0.0, 0.0, 1.0, 1.0, 3.0], "{policy:?}");
+        assert_eq!(row(&held, 0), [1000.0, 0.0, 1.0, 0.0, 0.0, 500.0], "{policy:?}");
+        assert_eq!(row(&held, 1), [number as f32, 1.0, 1.0, 0.0, 0.0, 500.0], "{policy:?}");
+        assert_eq!((train.len(), held.len(), &read.dataset), (6, 2, &before));
+        // Prediction uses the same values.
+        let more = file("leak-more.csv", "age,city,full\n,,\n");
+        let again = read.format.read(&more, &read.class_names, &options).unwrap();
+        assert_eq!(again.dataset.features, [number as f32, 1.0, 0.0, 1.0, 1.0, full as f32], "{policy:?}");
+    }
+    // Rows of sequences, padded to the longest: the training sequences a and b have 1, 2 and 6, the median is 2.
+    let text = "id,x,kind\na,1,u\na,,u\nb,2,v\nb,6,v\nb,,v\nc,50,u\nc,,u\nd,70,v\n";
+    let options = ReadOptions { sequence_column: Some("id".to_string()), ..ReadOptions::default() };
+    let mut read = open("leak-sequences.csv", text, &options);
+    let (train, held) = read.split_last(0.5).unwrap();
+    assert_eq!(train.features, [1.0, 0.0, 2.0, 1.0, 0.0, 0.0, 2.0, 0.0, 6.0, 0.0, 2.0, 1.0]);
+    assert_eq!(held.features, [50.0, 0.0, 2.0, 1.0, 0.0, 0.0, 70.0, 0.0, 0.0, 0.0, 0.0, 0.0]);
+    // Numbers far from zero have an offset, and a column without a value in training has none to learn.
+    let text = "day,kind\n1700000001,a\n,b\n1700000003,a\n1700000008,b\n1700000900,a\n1700000901,b\n";
+    let mut read = open("leak-offset.csv", text, &ReadOptions::default());
+    let (train, _) = read.split_last(0.34).unwrap();
+    // Features are differences from the offset in f32.
+    let Replacement::Number(day) = imputation(&read, "day").value else { panic!("a number") };
+    assert!((day - 1_700_000_003.0).abs() < 1e-4, "{day}");
+    assert_eq!(train.features[2], train.features[4]);
+    let mut read = open("leak-empty.csv", "x,kind\n,a\n,b\n3,a\n4,b\n", &ReadOptions::default());
+    let (train, held) = read.split_last(0.5).unwrap();
+    assert_eq!((&train.features[..], &held.features[..]), (&[0.0, 1.0, 0.0, 1.0][..], &[3.0, 0.0, 4.0, 0.0][..]));
+    // Random splits and those by groups divide as before.
+    let rows: String =
+        (0..40).map(|at| format!("{},{},{}\n", ["", "1", "2"][at % 3], at / 4, ["a", "b"][at % 2])).collect();
+    let groups = ReadOptions { group_column: Some("team".to_string()), ..ReadOptions::default() };
+    let mut read = open("leak-groups.csv", format!("x,team,kind\n{rows}"), &groups);
+    let (data, named) = (read.dataset.clone(), read.groups.clone().unwrap());
+    let seeded = || Rng::seed_from_u64(5);
+    for (own, other) in [
+        (read.train_test_split(0.3, &mut seeded()), data.train_test_split(0.3, &mut seeded())),
+        (read.split_groups(0.3, &mut seeded()), data.split_groups(&named, 0.3, &mut seeded())),
+    ] {
+        let (own, other) = (own.unwrap(), other.unwrap());
+        assert_eq!((&own.0.targets, &own.1.targets), (&other.0.targets, &other.1.targets));
+    }
 }
 
 #[test]

@@ -20,5 +20,6 @@ mod ptxas;
 mod spirv;
 mod steps;
 mod training_example;
+mod untrusted_networks;
 mod view_chains;
 mod vulkan;

@@ -1,9 +1,10 @@
 //! Functions at critical points: on the axes, at infinities, with NaN and in half precision. Expected values are computed by hand or with
 //! the standard library.
 
+use panoply_ir::graph::{Graph, Node, Op};
 use panoply_tensor::{
     AvgPoolOptions, BceOptions, CrossEntropyOptions, DType, Device, MaxPoolOptions, Reduction, ScatterReduce,
-    SortOrder, Tensor, ValuesWithIndices, Window, eval,
+    SortOrder, Tensor, ValuesWithIndices, Window, eval, program,
 };
 
 fn on_cpu(work: impl FnOnce()) {
@@ -515,6 +516,38 @@ fn gradients_of_long_cumprod_and_cummax_are_right() {
             assert!(have.iter().zip(&want).all(near), "cummax of {length}");
             let turned: Vec<f64> = values.iter().map(|value| -value).collect();
             assert_eq!(gradient(&turned, |x| x.cummin(0)), have, "cummin of {length}");
+        }
+    });
+}
+
+/// Returns the number of elements of all nodes of a program, those of calls included: a bound of its work and memory.
+fn elements(graph: &Graph) -> usize {
+    let node = |node: &Node| match &node.op {
+        Op::Call(call, _) => node.shape.numel() + elements(&call.body),
+        _ => node.shape.numel(),
+    };
+    graph.nodes.iter().map(node).sum()
+}
+
+/// Four times the elements take about four times the work, and pairs of elements would take sixteen times.
+#[test]
+fn gradients_of_cumulative_operations_take_linear_work() {
+    on_cpu(|| {
+        let operations: [(&str, fn(&Tensor) -> Tensor); 5] = [
+            ("cumsum", |x| x.cumsum(0)),
+            ("cumprod", |x| x.cumprod(0)),
+            ("cummax", |x| x.cummax(0)),
+            ("cummin", |x| x.cummin(0)),
+            ("logcumsumexp", |x| x.logcumsumexp(0)),
+        ];
+        for (name, operation) in operations {
+            let work = |length: usize| {
+                let x = Tensor::from_slice(&vec![0.5f32; length], [length]);
+                let traced = program(|x| operation(&x[0]).square().sum(..).gradients(&[&x[0]]), &[&x]).unwrap();
+                elements(&traced.graph)
+            };
+            let ratio = work(8192) as f64 / work(2048) as f64;
+            assert!(ratio < 5.0, "{name}: four times the elements take {ratio} times the work");
         }
     });
 }

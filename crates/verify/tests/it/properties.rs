@@ -1,8 +1,11 @@
 //! Parsing of VNN-LIB files, and errors with line and column.
 
-use panoply_tensor::Rng;
-use panoply_verify::attack::uniform;
+#[path = "../../../nn/tests/it/file_formats/fuzz/limited.rs"]
+mod limited;
+
 use panoply_verify::{Interval, vnnlib};
+
+use limited::{Random, each_seed, in_child, mutate};
 
 const DECLARED: &str = "; a comment\n(declare-const X_0 Real)\n(declare-const X_1 Real)\n(declare-const Y_0 Real)\n(declare-const Y_1 Real)\n";
 const BOX: &str = "(assert (<= X_0 0.5))(assert (>= X_0 -0.45))(assert (and (<= X_1 1) (>= X_1 0)))\n";
@@ -85,32 +88,70 @@ fn errors_name_line_and_column() {
     }
 }
 
-/// Texts with deleted, duplicated and changed bytes are parsed or rejected.
+/// Mutated texts, also compressed, are parsed or rejected in a process with little memory.
 #[test]
-fn mutated_files_never_panic() {
+fn mutated_files_are_read_or_refused() {
+    let Some(folder) = in_child("properties::mutated_files_are_read_or_refused", "64MiB") else { return };
     let text = format!("{DECLARED}{BOX}(assert (or (<= (* 2.5e-1 Y_0) Y_1) (and (>= (- Y_0 X_1) 0.3))))");
-    let mut rng = Rng::seed_from_u64(3);
-    for _ in 0..3000 {
-        let mut bytes = text.clone().into_bytes();
-        for _ in 0..1 + (uniform(&mut rng) * 4.0) as usize {
-            let at = (uniform(&mut rng) * bytes.len() as f64) as usize;
-            match (uniform(&mut rng) * 3.0) as usize {
-                0 => drop(bytes.remove(at)),
-                1 => bytes.insert(at, bytes[at]),
-                _ => bytes[at] = b"()-+*.eXY_019;\n <>="[(uniform(&mut rng) * 19.0) as usize],
+    for (name, bytes) in [("a.vnnlib", text.clone().into_bytes()), ("a.vnnlib.gz", packed(text.as_bytes()))] {
+        let path = folder.join(name);
+        each_seed(&folder, name, |seed| {
+            let mut bytes = bytes.clone();
+            mutate(&mut bytes, &mut Random(seed));
+            std::fs::write(&path, bytes).unwrap();
+            if let Err(error) = vnnlib::read(&path) {
+                assert!(!error.message().is_empty(), "{name}, seed {seed}");
             }
-        }
-        let _ = vnnlib::parse(&String::from_utf8_lossy(&bytes));
+        });
     }
+}
+
+/// Small files that would become much: alternatives multiply, each with the range of every input.
+#[test]
+fn a_property_takes_no_more_memory_than_the_limit() {
+    let Some(folder) = in_child("properties::a_property_takes_no_more_memory_than_the_limit", "64MiB") else { return };
+    let path = folder.join("a.vnnlib.gz");
+    let refused = |text: &str| {
+        std::fs::write(&path, packed(text.as_bytes())).unwrap();
+        let error = vnnlib::read(&path).unwrap_err().to_string();
+        assert!(error.contains("a.vnnlib.gz: reading it takes more than 64 MiB of memory"), "{error}");
+    };
+    refused(&" ".repeat(100 << 20));
+    refused(&"x ".repeat(1 << 20));
+    refused(&format!("{DECLARED}(assert (and {}))", "(<= X_0 1)".repeat(100_000)));
+    let inputs = |line: fn(usize) -> String| (0..2000).map(line).collect::<String>();
+    let declared = inputs(|n| format!("(declare-const X_{n} Real)")) + "(declare-const Y_0 Real)";
+    let ranges = inputs(|n| format!("(assert (<= X_{n} 1))(assert (>= X_{n} 0))"));
+    let or = "(assert (or (<= Y_0 0) (>= Y_0 1)))";
+    let property = |alternatives: usize| format!("{declared}{}{ranges}", or.repeat(alternatives));
+    std::fs::write(&path, packed(property(6).as_bytes())).unwrap();
+    assert_eq!(vnnlib::read(&path).unwrap().cases.len(), 64);
+    refused(&property(8));
+    // 8,192 cases of 4,000 comparisons each.
+    std::fs::write(&path, packed(property(13).as_bytes())).unwrap();
+    let error = vnnlib::read(&path).unwrap_err();
+    assert!(error.message().contains("more than 16384 cases or 1048576 comparisons"), "{error}");
+}
+
+/// A conjunction is joined without copies: as many steps as comparisons, where copies would take seconds.
+#[test]
+fn long_conjunctions_are_read_in_linear_time() {
+    let ranges = "(assert (<= X_0 1))".repeat(100_000);
+    let property = vnnlib::parse(&format!("{DECLARED}{BOX}{ranges}{}(assert (<= Y_0 0))", "(assert (and))".repeat(99)));
+    assert_eq!(property.unwrap().cases.len(), 1);
+}
+
+/// Compresses with gzip.
+fn packed(bytes: &[u8]) -> Vec<u8> {
+    let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    std::io::Write::write_all(&mut packed, bytes).unwrap();
+    packed.finish().unwrap()
 }
 
 #[test]
 fn packed_files_are_read() {
-    use std::io::Write;
     let path = std::env::temp_dir().join(format!("panoply-verify-{}.vnnlib.gz", std::process::id()));
-    let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
-    packed.write_all(format!("{DECLARED}{BOX}(assert (<= Y_0 0))").as_bytes()).unwrap();
-    std::fs::write(&path, packed.finish().unwrap()).unwrap();
+    std::fs::write(&path, packed(format!("{DECLARED}{BOX}(assert (<= Y_0 0))").as_bytes())).unwrap();
     assert_eq!(vnnlib::read(&path).unwrap().cases.len(), 1);
     std::fs::write(&path, b"no gzip").unwrap();
     assert!(vnnlib::read(&path).is_err());

@@ -60,7 +60,7 @@ impl Column<'_> {
     /// A cell that is not a number in a column of numbers, and a missing value in a column without a replacement.
     pub fn read(&self, table: &CsvTable, row: usize, path: &Path, features: &mut Vec<f32>) -> Result<()> {
         let cell = table.cell(row, self.place);
-        let is_missing = if self.categories.is_some() { is_missing(cell) } else { lacks_number(cell) };
+        let is_missing = self.is_missing(table, row);
         let replaced = self.imputation.filter(|_| is_missing).map(|imputation| &imputation.value);
         match (&self.categories, replaced) {
             (None, Some(Replacement::Number(value))) => features.push(((value - self.offset) / self.scale) as f32),
@@ -78,6 +78,17 @@ impl Column<'_> {
             features.push(f32::from(u8::from(is_missing)));
         }
         Ok(())
+    }
+
+    /// True if a row has no value.
+    pub fn is_missing(&self, table: &CsvTable, row: usize) -> bool {
+        let cell = table.cell(row, self.place);
+        if self.categories.is_some() { is_missing(cell) } else { lacks_number(cell) }
+    }
+
+    /// True if missing values are replaced.
+    pub fn is_imputed(&self) -> bool {
+        self.imputation.is_some()
     }
 
     /// The cells of these rows with categories that training did not have.
@@ -187,9 +198,10 @@ pub(super) fn fit(
             }
         };
         if missing > 0 && policy != Some(MissingValues::Drop) {
-            let shown = match &value {
-                Replacement::Number(number) => format!("{number} ({})", policy_name(policy, "median")),
-                Replacement::Category(category) => format!("`{category}` (most frequent)"),
+            let shown = match (&value, policy) {
+                (Replacement::Category(_), _) | (_, Some(MissingValues::MostFrequent)) => "the most frequent value",
+                (_, Some(MissingValues::Mean)) => "the mean",
+                (_, Some(MissingValues::Median | MissingValues::Error | MissingValues::Drop) | None) => "the median",
             };
             let marked = if indicator { "; a feature marks them" } else { "" };
             let what = format!("{missing} of {} values are missing and become {shown}{marked}", rows.len());
@@ -213,16 +225,8 @@ pub(super) fn offset_of(values: &[f64]) -> (Option<f64>, Option<String>) {
     (offset, offsets::loss(&sample, offset.unwrap_or(0.0)))
 }
 
-fn policy_name(policy: Option<MissingValues>, default: &'static str) -> &'static str {
-    match policy {
-        Some(MissingValues::Mean) => "mean",
-        Some(MissingValues::MostFrequent) => "most frequent",
-        Some(MissingValues::Median | MissingValues::Error | MissingValues::Drop) | None => default,
-    }
-}
-
 /// The number that replaces missing ones: the median unless the policy is another; of an even count the mean of the middle two.
-fn replacement(mut values: Vec<f64>, policy: Option<MissingValues>) -> f64 {
+pub(in crate::data) fn replacement(mut values: Vec<f64>, policy: Option<MissingValues>) -> f64 {
     match policy {
         Some(MissingValues::Mean) => values.iter().sum::<f64>() / values.len().max(1) as f64,
         Some(MissingValues::MostFrequent) => {
@@ -243,7 +247,7 @@ fn replacement(mut values: Vec<f64>, policy: Option<MissingValues>) -> f64 {
 }
 
 /// The value that comes most often, the smallest of several.
-fn most_frequent<T: Ord + std::hash::Hash + Clone>(values: impl Iterator<Item = T>) -> Option<T> {
+pub(in crate::data) fn most_frequent<T: Ord + std::hash::Hash + Clone>(values: impl Iterator<Item = T>) -> Option<T> {
     let mut counts: HashMap<T, usize> = HashMap::new();
     values.for_each(|value| *counts.entry(value).or_default() += 1);
     counts.into_iter().max_by(|(a, n), (b, m)| n.cmp(m).then_with(|| b.cmp(a))).map(|(value, _)| value)

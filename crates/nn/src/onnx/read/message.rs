@@ -1,7 +1,9 @@
 //! Protocol Buffers messages of an ONNX model, parsed without copying tensor data. Field numbers are those of `onnx.proto`.
 //!
-//! The bytes are untrusted: every length is checked against the remaining bytes, there is no recursion, and allocations are bounded by the
-//! size of the file.
+//! The bytes are untrusted: every length is checked against the remaining bytes, there is no recursion, and memory is counted before it is
+//! allocated, since an empty message of two bytes becomes a struct of some hundred.
+
+use super::Memory;
 
 /// A parsed message, or a description of the error.
 pub type Parsed<T> = Result<T, String>;
@@ -157,8 +159,10 @@ impl<'a> Field<'a> {
         }
     }
 
-    fn text(self) -> Parsed<String> {
-        String::from_utf8(self.bytes()?.to_vec()).map_err(|_| "a name is not UTF-8".to_string())
+    fn text(self, memory: &Memory<'_>) -> Parsed<String> {
+        let bytes = self.bytes()?;
+        memory.take(bytes.len())?;
+        String::from_utf8(bytes.to_vec()).map_err(|_| "a name is not UTF-8".to_string())
     }
 
     fn int(self) -> Parsed<i64> {
@@ -178,29 +182,40 @@ impl<'a> Field<'a> {
     }
 
     /// Appends an integer, or several packed ones.
-    fn ints(self, into: &mut Vec<i64>) -> Parsed<()> {
-        let Field::Bytes(bytes) = self else { return self.int().map(|int| into.push(int)) };
+    fn ints(self, into: &mut Vec<i64>, memory: &Memory<'_>) -> Parsed<()> {
+        let Field::Bytes(bytes) = self else { return push(into, self.int()?, memory) };
         let mut packed = Fields(bytes);
         while !packed.0.is_empty() {
-            into.push(packed.varint()? as i64);
+            push(into, packed.varint()? as i64, memory)?;
         }
         Ok(())
     }
 
-    fn floats(self, into: &mut Vec<f32>) -> Parsed<()> {
-        let Field::Bytes(bytes) = self else { return self.float().map(|float| into.push(float)) };
+    fn floats(self, into: &mut Vec<f32>, memory: &Memory<'_>) -> Parsed<()> {
+        let Field::Bytes(bytes) = self else { return push(into, self.float()?, memory) };
+        memory.take(2 * bytes.len())?;
         into.extend(bytes.as_chunks::<4>().0.iter().map(|bytes| f32::from_le_bytes(*bytes)));
         Ok(())
     }
 
-    fn doubles(self, into: &mut Vec<f64>) -> Parsed<()> {
+    fn doubles(self, into: &mut Vec<f64>, memory: &Memory<'_>) -> Parsed<()> {
         match self {
-            Field::Bytes(bytes) => into.extend(bytes.as_chunks::<8>().0.iter().map(|bytes| f64::from_le_bytes(*bytes))),
-            Field::Fixed64(bytes) => into.push(f64::from_le_bytes(bytes)),
-            Field::Varint(_) | Field::Fixed32(_) => return Err("expected an f64".to_string()),
+            Field::Bytes(bytes) => {
+                memory.take(2 * bytes.len())?;
+                into.extend(bytes.as_chunks::<8>().0.iter().map(|bytes| f64::from_le_bytes(*bytes)));
+                Ok(())
+            }
+            Field::Fixed64(bytes) => push(into, f64::from_le_bytes(bytes), memory),
+            Field::Varint(_) | Field::Fixed32(_) => Err("expected an f64".to_string()),
         }
-        Ok(())
     }
+}
+
+/// Appends a value to a vector, which takes up to four times the memory of its values.
+fn push<T>(into: &mut Vec<T>, value: T, memory: &Memory<'_>) -> Parsed<()> {
+    memory.take(4 * size_of::<T>())?;
+    into.push(value);
+    Ok(())
 }
 
 /// Calls `each` for every field of a message.
@@ -213,12 +228,12 @@ fn fields<'a>(bytes: &'a [u8], mut each: impl FnMut(u64, Field<'a>) -> Parsed<()
 }
 
 /// Parses a model.
-pub fn model(bytes: &[u8]) -> Parsed<Model<'_>> {
+pub fn model<'a>(bytes: &'a [u8], memory: &Memory<'_>) -> Parsed<Model<'a>> {
     let mut model = Model::default();
     fields(bytes, |number, field| {
         match number {
-            7 => model.graph = Some(graph(field.bytes()?)?),
-            8 => model.opsets.push(opset(field.bytes()?)?),
+            7 => model.graph = Some(graph(field.bytes()?, memory)?),
+            8 => push(&mut model.opsets, opset(field.bytes()?, memory)?, memory)?,
             _ => {}
         }
         Ok(())
@@ -226,11 +241,11 @@ pub fn model(bytes: &[u8]) -> Parsed<Model<'_>> {
     Ok(model)
 }
 
-fn opset(bytes: &[u8]) -> Parsed<(String, i64)> {
+fn opset(bytes: &[u8], memory: &Memory<'_>) -> Parsed<(String, i64)> {
     let mut opset = (String::new(), 0);
     fields(bytes, |number, field| {
         match number {
-            1 => opset.0 = field.text()?,
+            1 => opset.0 = field.text(memory)?,
             2 => opset.1 = field.int()?,
             _ => {}
         }
@@ -239,14 +254,14 @@ fn opset(bytes: &[u8]) -> Parsed<(String, i64)> {
     Ok(opset)
 }
 
-fn graph(bytes: &[u8]) -> Parsed<Graph<'_>> {
+fn graph<'a>(bytes: &'a [u8], memory: &Memory<'_>) -> Parsed<Graph<'a>> {
     let mut graph = Graph::default();
     fields(bytes, |number, field| {
         match number {
-            1 => graph.nodes.push(node(field.bytes()?)?),
-            5 => graph.initializers.push(tensor(field.bytes()?)?),
-            11 => graph.inputs.push(value_info(field.bytes()?)?),
-            12 => graph.outputs.push(value_info(field.bytes()?)?),
+            1 => push(&mut graph.nodes, node(field.bytes()?, memory)?, memory)?,
+            5 => push(&mut graph.initializers, tensor(field.bytes()?, memory)?, memory)?,
+            11 => push(&mut graph.inputs, value_info(field.bytes()?, memory)?, memory)?,
+            12 => push(&mut graph.outputs, value_info(field.bytes()?, memory)?, memory)?,
             15 => return Err("sparse constants are not supported".to_string()),
             _ => {}
         }
@@ -255,15 +270,15 @@ fn graph(bytes: &[u8]) -> Parsed<Graph<'_>> {
     Ok(graph)
 }
 
-fn node(bytes: &[u8]) -> Parsed<Node<'_>> {
+fn node<'a>(bytes: &'a [u8], memory: &Memory<'_>) -> Parsed<Node<'a>> {
     let mut node = Node::default();
     fields(bytes, |number, field| {
         match number {
-            1 => node.inputs.push(field.text()?),
-            2 => node.outputs.push(field.text()?),
-            4 => node.operator = field.text()?,
-            5 => node.attributes.push(attribute(field.bytes()?)?),
-            7 => node.domain = field.text()?,
+            1 => push(&mut node.inputs, field.text(memory)?, memory)?,
+            2 => push(&mut node.outputs, field.text(memory)?, memory)?,
+            4 => node.operator = field.text(memory)?,
+            5 => push(&mut node.attributes, attribute(field.bytes()?, memory)?, memory)?,
+            7 => node.domain = field.text(memory)?,
             _ => {}
         }
         Ok(())
@@ -271,16 +286,16 @@ fn node(bytes: &[u8]) -> Parsed<Node<'_>> {
     Ok(node)
 }
 
-fn attribute(bytes: &[u8]) -> Parsed<Attribute<'_>> {
+fn attribute<'a>(bytes: &'a [u8], memory: &Memory<'_>) -> Parsed<Attribute<'a>> {
     let mut attribute = Attribute::default();
     fields(bytes, |number, field| {
         match number {
-            1 => attribute.name = field.text()?,
+            1 => attribute.name = field.text(memory)?,
             2 => attribute.float = field.float()?,
             3 => attribute.int = field.int()?,
-            5 => attribute.tensor = Some(tensor(field.bytes()?)?),
-            7 => field.floats(&mut attribute.floats)?,
-            8 => field.ints(&mut attribute.ints)?,
+            5 => attribute.tensor = Some(tensor(field.bytes()?, memory)?),
+            7 => field.floats(&mut attribute.floats, memory)?,
+            8 => field.ints(&mut attribute.ints, memory)?,
             _ => {}
         }
         Ok(())
@@ -288,17 +303,17 @@ fn attribute(bytes: &[u8]) -> Parsed<Attribute<'_>> {
     Ok(attribute)
 }
 
-fn tensor(bytes: &[u8]) -> Parsed<Tensor<'_>> {
+fn tensor<'a>(bytes: &'a [u8], memory: &Memory<'_>) -> Parsed<Tensor<'a>> {
     let mut tensor = Tensor::default();
     fields(bytes, |number, field| {
         match number {
-            1 => field.ints(&mut tensor.dims)?,
+            1 => field.ints(&mut tensor.dims, memory)?,
             2 => tensor.kind = field.int()?,
-            4 => field.floats(&mut tensor.floats)?,
-            5 | 7 | 11 => field.ints(&mut tensor.ints)?,
-            8 => tensor.name = field.text()?,
+            4 => field.floats(&mut tensor.floats, memory)?,
+            5 | 7 | 11 => field.ints(&mut tensor.ints, memory)?,
+            8 => tensor.name = field.text(memory)?,
             9 => tensor.raw = Some(field.bytes()?),
-            10 => field.doubles(&mut tensor.doubles)?,
+            10 => field.doubles(&mut tensor.doubles, memory)?,
             14 => tensor.external = field.int()? != 0,
             _ => {}
         }
@@ -307,13 +322,13 @@ fn tensor(bytes: &[u8]) -> Parsed<Tensor<'_>> {
     Ok(tensor)
 }
 
-fn value_info(bytes: &[u8]) -> Parsed<ValueInfo> {
+fn value_info(bytes: &[u8], memory: &Memory<'_>) -> Parsed<ValueInfo> {
     let mut info = ValueInfo::default();
     let mut tensor_type: &[u8] = &[];
     let mut shape: &[u8] = &[];
     fields(bytes, |number, field| {
         match number {
-            1 => info.name = field.text()?,
+            1 => info.name = field.text(memory)?,
             2 => fields(field.bytes()?, |number, field| {
                 if number == 1 {
                     tensor_type = field.bytes()?;
@@ -341,7 +356,7 @@ fn value_info(bytes: &[u8]) -> Parsed<ValueInfo> {
                 }
                 Ok(())
             })?;
-            info.dims.push(length);
+            push(&mut info.dims, length, memory)?;
         }
         Ok(())
     })?;

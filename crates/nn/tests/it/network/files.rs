@@ -139,7 +139,7 @@ fn layers_in_files_and_their_mistakes() {
         (
             "[8]",
             "kind = \"random_horizontal_flip\"\np = 1.5",
-            "4: layer 1 (random_horizontal_flip): p 1.5 is not in [0, 1)",
+            "4: layer 1 (random_horizontal_flip): p 1.5 is not in [0, 1]",
         ),
         ("[8, 4]", "kind = \"narrow\"\nlength = 5", "[5, 4]"),
         (

@@ -1,4 +1,4 @@
-//! Limit on the memory of a single read, counted before allocation.
+//! Limit on the memory of a single read, counted before allocation. All readers of files use it: those of data, models and properties.
 //!
 //! A few bytes of a compressed or dictionary-encoded file can expand to gigabytes, and a header can claim any length. Every reader counts
 //! the bytes here before it allocates them: decompressed bytes, table cells, numbers, decoded images. The default limit of a read is
@@ -6,16 +6,17 @@
 //! `PANOPLY_READ_LIMIT` sets another limit.
 
 use std::cell::Cell;
+use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-use panoply_tensor::{Error, Result};
+use crate::{Error, Result};
 
 /// Minimum default limit in bytes: 4 GiB.
-pub const LEAST_LIMIT: u64 = 1 << 32;
+const LEAST_LIMIT: u64 = 1 << 32;
 
 /// Default limit for each byte on disk. A table of text with one character per cell takes about twenty.
-pub const BYTES_PER_BYTE: u64 = 32;
+const BYTES_PER_BYTE: u64 = 32;
 
 /// Maximum size of a chunk when reading a file of unknown length.
 const MOST_AT_ONCE: u64 = 1 << 26;
@@ -25,12 +26,13 @@ const MOST_AT_ONCE: u64 = 1 << 26;
 pub struct ReadBudget {
     limit: u64,
     used: Cell<u64>,
+    is_exceeded: Cell<bool>,
 }
 
 impl ReadBudget {
     /// Creates a budget of this many bytes.
     pub fn new(limit: u64) -> ReadBudget {
-        ReadBudget { limit, used: Cell::new(0) }
+        ReadBudget { limit, used: Cell::new(0), is_exceeded: Cell::new(false) }
     }
 
     /// Returns the budget for files of this size on disk: `PANOPLY_READ_LIMIT`, or the default.
@@ -38,7 +40,7 @@ impl ReadBudget {
     /// # Errors
     /// If `PANOPLY_READ_LIMIT` is invalid.
     pub fn for_size(bytes: u64) -> Result<ReadBudget> {
-        let asked = panoply_tensor::read_limit()?;
+        let asked = panoply_runtime::env::read_limit()?;
         Ok(ReadBudget::new(asked.unwrap_or(LEAST_LIMIT.max(bytes.saturating_mul(BYTES_PER_BYTE)))))
     }
 
@@ -63,12 +65,22 @@ impl ReadBudget {
                 Ok(())
             }
             None => {
-                let message = format!("{}: reading it takes more than {} of memory", path.display(), human(self.limit));
-                Err(Error::corrupt(message).note(
-                    "if its content is trusted, set PANOPLY_READ_LIMIT to more, such as PANOPLY_READ_LIMIT=64GiB",
-                ))
+                self.is_exceeded.set(true);
+                Err(self.exceeded(path))
             }
         }
+    }
+
+    /// Returns true if more than the budget was requested. Parsers whose own errors are texts report [`ReadBudget::exceeded`] then.
+    pub fn is_exceeded(&self) -> bool {
+        self.is_exceeded.get()
+    }
+
+    /// Returns the error for a file whose reading takes more than the budget.
+    pub fn exceeded(&self, path: &Path) -> Error {
+        let message = format!("{}: reading it takes more than {} of memory", path.display(), human(self.limit));
+        Error::corrupt(message)
+            .note("if its content is trusted, set PANOPLY_READ_LIMIT to more, such as PANOPLY_READ_LIMIT=64GiB")
     }
 
     /// [`ReadBudget::take`] for `count` values of `bytes` bytes each.
@@ -89,17 +101,41 @@ impl ReadBudget {
         self.limit - self.used.get()
     }
 
+    /// Reads a whole file.
+    ///
+    /// # Errors
+    /// If the file cannot be read, or as for [`ReadBudget::take`].
+    pub fn read_file(&self, path: &Path) -> Result<Vec<u8>> {
+        let failed = |error| Error::io(format!("cannot read {}", path.display()), error);
+        let file = File::open(path).map_err(failed)?;
+        let length = file.metadata().map_err(failed)?.len();
+        self.read_chunks(file, length.saturating_add(1), path, failed)
+    }
+
     /// Reads to the end of a stream of unknown length.
-    pub(super) fn read_to_end(
+    ///
+    /// # Errors
+    /// `failed` of an error of the stream, or as for [`ReadBudget::take`].
+    pub fn read_to_end(
         &self,
-        mut reader: impl Read,
+        reader: impl Read,
         path: &Path,
         failed: impl Fn(std::io::Error) -> Error,
     ) -> Result<Vec<u8>> {
-        let (mut bytes, mut wanted) = (Vec::new(), 1 << 16);
+        self.read_chunks(reader, 1 << 16, path, failed)
+    }
+
+    fn read_chunks(
+        &self,
+        mut reader: impl Read,
+        mut wanted: u64,
+        path: &Path,
+        failed: impl Fn(std::io::Error) -> Error,
+    ) -> Result<Vec<u8>> {
+        let mut bytes = Vec::new();
         loop {
             // One byte more than the budget distinguishes a stream that ends there from a longer one.
-            let chunk = wanted.min(self.left() + 1);
+            let chunk = wanted.min(self.left().saturating_add(1));
             let before = bytes.len();
             if bytes.try_reserve_exact(chunk as usize).is_err() {
                 return Err(Error::corrupt(format!("{}: not enough memory for its content", path.display())));
@@ -110,7 +146,7 @@ impl ReadBudget {
             if read < chunk {
                 return Ok(bytes);
             }
-            wanted = (wanted * 2).min(MOST_AT_ONCE);
+            wanted = wanted.saturating_mul(2).min(MOST_AT_ONCE);
         }
     }
 }
@@ -155,12 +191,19 @@ mod tests {
         assert!(read(99_999).unwrap_err().is_corrupt());
         let endless = ReadBudget::new(1 << 20).read_to_end(std::io::repeat(0), Path::new("zero"), failed);
         assert!(endless.unwrap_err().message().contains("1 MiB"));
+        let path = std::env::temp_dir().join(format!("panoply-budget-{}", std::process::id()));
+        std::fs::write(&path, [7u8; 1000]).unwrap();
+        let whole = ReadBudget::new(1000);
+        assert_eq!((whole.read_file(&path).unwrap().len(), whole.left(), whole.is_exceeded()), (1000, 0, false));
+        let less = ReadBudget::new(999);
+        assert!(less.read_file(&path).unwrap_err().is_corrupt() && less.is_exceeded());
+        std::fs::remove_file(path).unwrap();
     }
 
     #[test]
     fn large_files_may_take_more() {
         // Without the variable the default is a multiple of the size on disk.
-        if panoply_tensor::read_limit().unwrap().is_none() {
+        if panoply_runtime::env::read_limit().unwrap().is_none() {
             assert_eq!(ReadBudget::for_size(1 << 30).unwrap().left(), 32 << 30);
             assert_eq!(ReadBudget::for_size(321).unwrap().left(), LEAST_LIMIT);
         }
