@@ -24,6 +24,7 @@ mod inspect;
 mod load_progress;
 mod machine;
 mod mesh;
+mod new;
 mod output;
 mod predict;
 mod protect;
@@ -92,6 +93,7 @@ enum Command {
     /// Export a trained model to ONNX
     Export(export::ExportCommand),
     Inspect(inspect::InspectCommand),
+    New(new::NewCommand),
 }
 
 fn main() -> ExitCode {
@@ -121,6 +123,7 @@ fn main() -> ExitCode {
         Command::Quantize(arguments) => quantize::run(&arguments),
         Command::Export(arguments) => export::run(&arguments),
         Command::Inspect(arguments) => inspect::run(&arguments),
+        Command::New(arguments) => new::run(&arguments),
         Command::Verify(arguments) => verify::run(&arguments),
     };
     match done {

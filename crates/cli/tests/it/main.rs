@@ -9,6 +9,7 @@ mod failure_recovery;
 mod llm_files;
 mod mesh;
 mod multilabel;
+mod new_project;
 mod place;
 mod regression_and_text;
 mod saved_runs;
