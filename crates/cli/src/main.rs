@@ -29,6 +29,7 @@ mod output;
 mod predict;
 mod protect;
 mod quantize;
+mod report;
 mod run;
 mod selftest;
 mod shell;
@@ -76,6 +77,7 @@ enum Command {
     Demo(demo::DemoCommand),
     /// Test that a device computes correct results, one line per check
     Selftest(selftest::SelftestCommand),
+    Report(report::ReportCommand),
     /// Show every compilation stage of a kernel or tensor expression, down to device code
     Explain(explain::ExplainCommand),
     /// Measure the performance of a device
@@ -112,6 +114,7 @@ fn main() -> ExitCode {
         Command::Probe(arguments) => driver_probe::run(&arguments),
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Selftest(arguments) => selftest::run(&arguments),
+        Command::Report(arguments) => report::run(&arguments),
         Command::Explain(arguments) => explain::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Train(arguments) => train::run(&arguments),

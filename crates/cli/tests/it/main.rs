@@ -12,6 +12,7 @@ mod multilabel;
 mod new_project;
 mod place;
 mod regression_and_text;
+mod report;
 mod saved_runs;
 mod sequences;
 mod status;
