@@ -19,6 +19,7 @@ mod driver_probe;
 mod explain;
 mod export;
 mod fit;
+mod generate;
 mod generation_args;
 mod inspect;
 mod load_progress;
@@ -39,7 +40,7 @@ mod verify;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 use console::Verbosity;
 
@@ -96,6 +97,7 @@ enum Command {
     Export(export::ExportCommand),
     Inspect(inspect::InspectCommand),
     New(new::NewCommand),
+    Generate(generate::GenerateCommand),
 }
 
 fn main() -> ExitCode {
@@ -127,6 +129,7 @@ fn main() -> ExitCode {
         Command::Export(arguments) => export::run(&arguments),
         Command::Inspect(arguments) => inspect::run(&arguments),
         Command::New(arguments) => new::run(&arguments),
+        Command::Generate(arguments) => generate::run(&arguments, Cli::command()),
         Command::Verify(arguments) => verify::run(&arguments),
     };
     match done {

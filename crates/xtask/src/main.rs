@@ -27,8 +27,8 @@ use std::process::ExitCode;
 const USAGE: &str = "\
 usage: cargo xtask <task>
 
-  install              install what the tests need (apt, .tools/); safe to repeat
-  test                 run all checks: install, format, lint, tidy, tests, docs, features
+  setup, install       install what the tests need (apt, .tools/); safe to repeat
+  test                 say what is missing here and install it, then run all checks: format, lint, tidy, tests, docs, features
        --quick         installs nothing, builds no docs, leaves out slow tests
        --full          also exhaustive sweeps and every target
   peers                benchmark against PyTorch, Burn and candle; writes docs/measured/peers-cpu.md and operations-cpu.md
@@ -52,7 +52,7 @@ fn main() -> ExitCode {
         Err(message) => return fail(&message),
     };
     let green = match words.as_slice() {
-        ["install"] => install::run(&place),
+        ["setup" | "install"] => install::run(&place),
         ["test"] => test::run(&place, tier::Tier::Default),
         ["test", "--quick"] => test::run(&place, tier::Tier::Quick),
         ["test", "--full"] => test::run(&place, tier::Tier::Full),

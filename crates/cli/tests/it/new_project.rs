@@ -65,3 +65,23 @@ fn names_and_folders_that_cannot_work_are_refused() {
     assert!(panoply(&place, &["new", "outer/inner"]).status.success());
     assert!(std::fs::read_to_string(place.0.join("outer/inner/Cargo.toml")).unwrap().starts_with("[workspace]\n"));
 }
+
+#[test]
+fn completions_and_manual_pages_name_every_command() {
+    let place = Place::new("generate");
+    let bash = text(&panoply(&place, &["generate", "bash"]).stdout);
+    let syntax = Command::new("bash").args(["-n", "-c", &bash]).status();
+    assert!(syntax.is_ok_and(|status| status.success()), "bash reads the script");
+    let output = panoply(&place, &["generate", "man", "--output", "man1"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    for command in ["train", "devices", "report", "new"] {
+        assert!(
+            bash.contains(&format!("panoply__{command}")) || bash.contains(&format!("panoply__subcmd__{command}")),
+            "{command}"
+        );
+        let page = std::fs::read_to_string(place.0.join(format!("man1/panoply-{command}.1"))).unwrap();
+        assert!(page.contains(".SH NAME") && page.contains(command), "{page}");
+    }
+    assert_eq!(panoply(&place, &["generate", "man"]).status.code(), Some(2));
+    assert_eq!(panoply(&place, &["generate", "zsh", "--output", "x"]).status.code(), Some(1));
+}
