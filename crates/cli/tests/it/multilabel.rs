@@ -101,8 +101,8 @@ fn network_file_sets_data_options() {
     let refusal = place.refused(&[&train[..], &["--label", "sweet"]].concat());
     assert!(refusal.contains("net.toml: input [3] does not match examples of shape [4]"), "{refusal}");
     for (from, to, what) in [
-        ("\"multilabel\"", "\"guesses\"", "net.toml:5: data: task: invalid value 'guesses' for '--task <TASK>'; [possible"),
-        ("task = ", "tusk = ", "net.toml:5: data: tusk: unexpected argument '--tusk' found"),
+        ("\"multilabel\"", "\"guesses\"", "net.toml:5: data: task: invalid value 'guesses' for 'task'; [possible"),
+        ("task = ", "tusk = ", "net.toml:5: data: tusk: unexpected setting 'tusk' found"),
         ("\"bce_with_logits\"", "\"mse\"", "the loss mse does not fit multi-label targets"),
         (
             "\"sour\"",

@@ -192,26 +192,22 @@ fn command_line_overrides_training_options_of_a_file() {
         (
             "epochs = 2",
             "epochs = 0",
-            "net.toml:5: training: epochs: invalid value '0' for '--epochs <EPOCHS>': expected a number of",
+            "net.toml:5: training: epochs: invalid value '0' for 'epochs': expected a number of",
         ),
-        (
-            "\"sgd\"",
-            "\"sdg\"",
-            "net.toml:6: training: optimizer: invalid value 'sdg' for '--optimizer <OPTIMIZER>'; [possible",
-        ),
+        ("\"sgd\"", "\"sdg\"", "net.toml:6: training: optimizer: invalid value 'sdg' for 'optimizer'; [possible"),
         ("weight_decay = 0.05", "weight_decay = -1", "net.toml:9: training: weight_decay: invalid value '-1'"),
         (
             "ema_decay = 0.95",
             "ema_decay = 1",
-            "net.toml:12: training: ema_decay: invalid value '1' for '--ema-decay <DECAY>': expected a",
+            "net.toml:12: training: ema_decay: invalid value '1' for 'ema_decay': expected a",
         ),
-        ("seed = 7", "sead = 7", "net.toml:17: training: sead: unexpected argument '--sead' found"),
-        ("seed = 7", "hidden = [7]", "net.toml:17: training: hidden: unexpected argument '--hidden' found"),
         (
             "seed = 7",
-            "min_steps = 7",
-            "net.toml:5: training: the argument '--epochs <EPOCHS>' cannot be used with '--min-steps <MIN_STEPS>'",
+            "sead = 7",
+            "net.toml:17: training: sead: unexpected setting 'sead' found; tip: a similar setting exists: 'seed'",
         ),
+        ("seed = 7", "hidden = [7]", "net.toml:17: training: hidden: unexpected setting 'hidden' found"),
+        ("seed = 7", "min_steps = 7", "net.toml:5: training: the setting 'epochs' cannot be used with 'min_steps'"),
         ("\"balanced\"", "\"even\"", "net.toml:2: `even` is neither balanced nor a list of class weights"),
     ] {
         place.write("net.toml", NETWORK.replace(from, to));
