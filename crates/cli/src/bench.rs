@@ -1,11 +1,11 @@
 //! `panoply bench`: performance of a device, relative to its peak rates measured in the same run.
 
-mod devices;
-mod kernels;
+pub mod devices;
+pub mod kernels;
 mod llm;
-mod peaks;
+pub mod peaks;
 mod rss;
-mod tensors;
+pub mod tensors;
 mod training;
 
 use std::process::ExitCode;
@@ -26,7 +26,7 @@ pub struct BenchArgs {
 
 #[derive(Subcommand)]
 enum BenchCommand {
-    /// Copies to, from and on the device, launches and matrix products; of every device if none is given
+    /// Copies to, from and on the device, launches and matrix products; of every hardware device if none is given
     Devices(devices::BenchDevicesCommand),
     /// The built-in kernels, relative to the STREAM triad, and an empty launch
     Kernels(kernels::BenchKernelsCommand),
@@ -41,20 +41,22 @@ enum BenchCommand {
 /// Maximum time per row in seconds.
 const DAY: f64 = 86_400.0;
 
+/// Options of every benchmark.
 #[derive(Args)]
-struct Options {
+pub struct Options {
     #[command(flatten)]
     device: DeviceArgs,
     /// Minimum seconds of measuring per row
     #[arg(long, visible_alias = "seconds", default_value_t = 1.0, value_parser = seconds)]
     min_time: f64,
-    /// Print one JSON document per row on stdout
-    #[arg(long)]
-    json: bool,
+    /// Print JSON lines on stdout, one document per row
+    #[arg(long, visible_alias = "json")]
+    jsonl: bool,
 }
 
+/// Options of benchmarks that can be profiled.
 #[derive(Args)]
-struct ProfiledArgs {
+pub struct ProfiledArgs {
     #[command(flatten)]
     options: Options,
     /// Also print the time of each kernel of one run to stderr
@@ -82,6 +84,18 @@ pub fn run(arguments: &BenchArgs) -> Result<ExitCode> {
     }
 }
 
+/// Formats a time with four significant digits, as `12.34 µs`.
+pub fn duration(seconds: f64) -> String {
+    let (number, unit) = match seconds {
+        1.0.. => (seconds, "s"),
+        1e-3.. => (seconds * 1e3, "ms"),
+        1e-6.. => (seconds * 1e6, "µs"),
+        _ => (seconds * 1e9, "ns"),
+    };
+    let decimals = 3 - (number.max(1.0).log10() as usize).min(3);
+    format!("{number:.decimals$} {unit}")
+}
+
 /// Repeats a run for a number of seconds and returns the median of the times that it returns.
 fn median_time(seconds: f64, mut run: impl FnMut() -> Result<f64>) -> Result<f64> {
     let mut times = vec![run()?];
@@ -90,4 +104,17 @@ fn median_time(seconds: f64, mut run: impl FnMut() -> Result<f64>) -> Result<f64
     }
     times.sort_by(f64::total_cmp);
     Ok(times[times.len() / 2])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::duration;
+
+    #[test]
+    fn durations_have_four_digits() {
+        let cases =
+            [(12.3456, "12.35 s"), (0.25, "250.0 ms"), (1.5e-3, "1.500 ms"), (4.2e-7, "420.0 ns"), (0.0, "0.000 ns")];
+        cases.iter().for_each(|(seconds, text)| assert_eq!(duration(*seconds), *text));
+        assert_eq!(duration(1234.5), "1234 s");
+    }
 }

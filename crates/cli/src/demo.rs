@@ -44,11 +44,11 @@ pub fn run(arguments: &DemoCommand) -> Result<ExitCode> {
         }
     }
     if arguments.json {
-        output::print_json(&json!({"schema": 1, "device": choice.report(), "kernels": rows, "failed": failed}));
+        output::print_json(&choice.document(json!({"kernels": rows, "failed": failed})));
     } else {
         println!("{} of {} kernels correct on {}", ALL.len() - failed, ALL.len(), choice.device());
     }
-    Ok(if failed > 0 { ExitCode::FAILURE } else { choice.exit_code() })
+    Ok(if failed > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
 /// Formats a result as `✓ saxpy           0.41 ms   30.1 GB/s    5.0 Gop/s  exact   y = a x + y`.

@@ -3,16 +3,33 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use panoply::runtime::{BackendReport, DeviceReport, device_report, select_device};
+use panoply::runtime::byte_size::human;
+use panoply::runtime::{BackendReport, DeviceReport, device_report};
 use panoply::{Device, Result};
 use serde_json::{Value, json};
 
+use crate::console::{self, print_wrapped};
+use crate::diagnosis;
 use crate::driver_probe;
-use crate::output::{self, DeviceSelection, refusal};
+use crate::machine::Machine;
+use crate::output::{self, DeviceArgs, refusal};
+
+/// List the devices that work, then what could work on this machine
+///
+/// `panoply summary` counts the devices of each backend, `panoply backends` lists all backends, and `panoply default` prints the device that
+/// `auto` selects, with the reasons. With `--verbose` each device is listed with its driver.
+#[derive(Args)]
+pub struct DevicesCommand {
+    /// Also list backends for other machines, with the reasons
+    #[arg(long)]
+    all: bool,
+    #[command(flatten)]
+    printed: ViewCommand,
+}
 
 /// Output options.
 #[derive(Args)]
-pub struct DevicesCommand {
+pub struct ViewCommand {
     /// Print one JSON document on stdout
     #[arg(long)]
     json: bool,
@@ -22,13 +39,12 @@ pub struct DevicesCommand {
 #[derive(Args)]
 pub struct DefaultArguments {
     #[command(flatten)]
-    printed: DevicesCommand,
-    /// Exit with code 3 if no accelerator is found and the CPU was not requested
-    #[arg(long)]
-    strict: bool,
+    printed: ViewCommand,
+    #[command(flatten)]
+    device: DeviceArgs,
 }
 
-impl DevicesCommand {
+impl ViewCommand {
     /// Returns true for JSON output.
     pub fn json(&self) -> bool {
         self.json
@@ -36,7 +52,7 @@ impl DevicesCommand {
 }
 
 /// Prints the backends that work here, and why the others do not.
-pub fn backends(arguments: &DevicesCommand) -> Result<ExitCode> {
+pub fn backends(arguments: &ViewCommand) -> Result<ExitCode> {
     let report = asked()?;
     if arguments.json {
         output::print_json(
@@ -54,7 +70,7 @@ pub fn backends(arguments: &DevicesCommand) -> Result<ExitCode> {
 /// Prints every device with its properties, and the recommended one.
 pub fn devices(arguments: &DevicesCommand) -> Result<ExitCode> {
     let report = asked()?;
-    if arguments.json {
+    if arguments.printed.json {
         let backends: Vec<Value> = report
             .backends
             .iter()
@@ -74,16 +90,86 @@ pub fn devices(arguments: &DevicesCommand) -> Result<ExitCode> {
         let recommended = &report.recommended;
         output::print_json(&json!({
             "schema": 1, "backends": backends,
-            "recommended": {"device": recommended.device.to_string(), "is_fallback": recommended.is_fallback},
+            "recommended": recommended.device.device_string(), "is_fallback": recommended.is_fallback,
         }));
     } else {
-        println!("{report}");
+        print(&report, arguments.all);
     }
     Ok(ExitCode::SUCCESS)
 }
 
+/// Prints the devices that work, the backends that could work, and with `all` those for other machines.
+fn print(report: &DeviceReport, all: bool) {
+    let mut devices: Vec<&Device> = report.devices().collect();
+    // Software implementations and variants are used only by name.
+    devices.sort_by_key(|device| device.info().is_software || device.info().variant.is_some());
+    let width = devices.iter().map(|device| device.device_string().len()).max().unwrap_or(0);
+    for device in devices {
+        let mut line = format!("✓ {:width$}  {}", device.device_string(), properties(device));
+        if let Some(other) = report.alias_of(device) {
+            line += &format!(", the same GPU as {other}");
+        }
+        if *device == report.recommended.device {
+            line += ", the default";
+        }
+        println!("{line}");
+        if console::is_verbose() {
+            println!("  {:width$}  {}, {}", "", device.info().vendor, device.info().driver);
+            device.blas_library().iter().for_each(|library| println!("  {:width$}  matrix products: {library}", ""));
+        }
+    }
+    let machine = Machine::read_system();
+    let (possible, impossible): (Vec<&BackendReport>, Vec<&BackendReport>) =
+        report.backends.iter().filter(|one| has_problems(one)).partition(|one| could_work(one, &machine));
+    let list = |title: &str, backends: &[&BackendReport]| {
+        println!("\n{title}");
+        for one in backends {
+            one.devices.iter().for_each(|_| println!("  {}", one.backend.title()));
+            one.devices
+                .as_ref()
+                .err()
+                .iter()
+                .for_each(|why| print_wrapped(&format!("  {}: {}", one.backend.title(), why.reason)));
+            one.problems().for_each(|line| print_wrapped(&format!("    {line}")));
+        }
+    };
+    if !possible.is_empty() {
+        list("Could work here:", &possible);
+    }
+    if all && !impossible.is_empty() {
+        list("Not for this machine:", &impossible);
+    } else if !impossible.is_empty() {
+        let names: Vec<&str> = impossible.iter().map(|one| one.backend.title()).collect();
+        println!();
+        print_wrapped(&format!(
+            "{} are not for this machine; `panoply devices --all` lists the reasons",
+            names.join(", ")
+        ));
+    }
+}
+
+/// Returns the name of a device and its size, such as `NVIDIA H100, 132 units, 79.1 GiB`.
+fn properties(device: &Device) -> String {
+    let (info, total) = (device.info(), human(device.memory().total));
+    let software = if info.is_software { ", software" } else { "" };
+    // Some interfaces do not report the number of units.
+    let units = if info.compute_units == 0 { String::new() } else { format!("{} units, ", info.compute_units) };
+    format!("{}, {units}{total}{software}", info.name)
+}
+
+/// Returns true for a backend without devices, or with hardware or drivers that are unusable.
+fn has_problems(report: &BackendReport) -> bool {
+    report.devices.is_err() || !report.rejected.is_empty()
+}
+
+/// Returns true if the backend could have devices on this machine, or if a part of it was found.
+fn could_work(report: &BackendReport, machine: &Machine) -> bool {
+    let found = report.devices.as_ref().map_or_else(|why| !why.notes.is_empty(), |_| true);
+    found || !report.rejected.is_empty() || diagnosis::has_hardware(report.backend, machine)
+}
+
 /// Prints the number of devices of each backend, one line each.
-pub fn summary(arguments: &DevicesCommand) -> Result<ExitCode> {
+pub fn summary(arguments: &ViewCommand) -> Result<ExitCode> {
     let report = asked()?;
     let groups = [("hardware", "hardware"), ("same", "also listed above"), ("software", "software")];
     // A GPU that a preferred backend also supports is counted there.
@@ -130,16 +216,14 @@ pub fn summary(arguments: &DevicesCommand) -> Result<ExitCode> {
 
 /// Prints the default device, and why others were rejected.
 pub fn default(arguments: &DefaultArguments) -> Result<ExitCode> {
-    driver_probe::for_device(None)?;
-    let choice = DeviceSelection::of(select_device(None)?, arguments.strict);
+    let choice = arguments.device.select()?;
     if arguments.printed.json {
-        let mut document = choice.report();
-        document["schema"] = 1.into();
-        output::print_json(&document);
+        output::print_json(&choice.document(json!({})));
     } else {
-        choice.lines().for_each(|line| println!("{line}"));
+        println!("device: {}", choice.in_words());
+        choice.rejections().for_each(|line| println!("  {line}"));
     }
-    Ok(choice.exit_code())
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Queries all drivers; a faulty driver cannot end this process.
@@ -165,7 +249,8 @@ pub fn backend(BackendReport { backend: kind, devices: state, rejected: refused 
     }
 }
 
-fn device(device: &Device) -> Value {
+/// Returns a device for `--json`, with its properties.
+pub fn device(device: &Device) -> Value {
     let (info, target, memory) = (device.info(), device.target(), device.memory());
     let details: serde_json::Map<String, Value> =
         info.details.iter().map(|(name, value)| (name.clone(), Value::from(value.clone()))).collect();

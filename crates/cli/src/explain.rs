@@ -22,6 +22,7 @@ use panoply::{AttentionOptions, ConvOptions, Device, Error, Result, Rng, Tensor,
 use serde_json::json;
 
 use self::virtual_target::VirtualTarget;
+use crate::console;
 use crate::output::{self, DeviceArgs};
 
 /// Show every compilation stage of a kernel or tensor expression, down to device code
@@ -133,7 +134,7 @@ pub fn run(arguments: &ExplainCommand) -> Result<ExitCode> {
     }
     let choice = arguments.device.select()?;
     print(arguments, choice.device(), None)?;
-    Ok(choice.exit_code())
+    Ok(ExitCode::SUCCESS)
 }
 
 fn print(arguments: &ExplainCommand, device: &Device, note: Option<&str>) -> Result<()> {
@@ -193,16 +194,22 @@ fn sections(arguments: &ExplainCommand, device: &Device) -> Result<Vec<Section>>
     } else {
         let kernels = ALL.iter().flat_map(|shipped| shipped.kernels).map(|(known, _)| *known);
         let programs = ALL.iter().map(|shipped| shipped.name);
-        let mut known: Vec<&str> = programs.chain(kernels).chain(EXPRESSIONS.iter().map(|(known, _)| *known)).collect();
-        known.sort_unstable();
-        known.dedup();
-        let message = format!(
-            "explain: unknown name {name}; pass an expression such as `relu(x)`, or one of {}",
-            known.join(", ")
-        );
-        return Err(Error::mistake(message));
+        let known = programs.chain(kernels).chain(EXPRESSIONS.iter().map(|(known, _)| *known)).collect();
+        return Err(unknown(&format!("explain: unknown name {name}"), name, known));
     }
     Ok(sections)
+}
+
+/// Returns an error that names the three known words that are most similar to an unknown one, and with `--verbose` all.
+fn unknown(what: &str, word: &str, mut known: Vec<&str>) -> Error {
+    let similarity = |name: &str| strsim::normalized_damerau_levenshtein(word, name);
+    known.sort_unstable();
+    known.dedup();
+    let mut nearest = known.clone();
+    nearest.sort_by(|a, b| similarity(b).total_cmp(&similarity(a)));
+    nearest.truncate(3);
+    let error = Error::mistake(format!("{what}; did you mean {}? `--verbose` lists all", nearest.join(", ")));
+    if console::is_verbose() { error.note(format!("one of {}", known.join(", "))) } else { error }
 }
 
 /// Returns the source lines of a kernel with their numbers, from its attribute to its closing brace.

@@ -49,11 +49,11 @@ pub fn run(arguments: &ExportCommand) -> Result<ExitCode> {
         let saved = onnx::export_with_options(&model, &out, &options)?;
         let (input, output) = (&manifest.network.input, manifest.network.output_shape()?);
         if let DataFormat::Csv { sequence: Some(sequences), .. } = &manifest.data.format {
-            eprintln!("every sequence in the ONNX file has {} rows: valid lengths are not exported", sequences.max_len);
+            note!("every sequence in the ONNX file has {} rows: valid lengths are not exported", sequences.max_len);
         }
         let offsets = manifest.data.offsets_by_name();
         for (name, offset) in &offsets {
-            eprintln!("in the ONNX file {name} is a difference from {offset}, because f32 has too few digits: subtract it from inputs in f64, or add it to outputs");
+            note!("in the ONNX file {name} is a difference from {offset}, because f32 has too few digits: subtract it from inputs in f64, or add it to outputs");
         }
         let second = saved.data.as_ref().map(|(path, bytes)| json!({"path": path.to_string_lossy(), "size_bytes": bytes}));
         let report = if arguments.json {

@@ -12,7 +12,7 @@ use serde_json::json;
 
 use crate::console::escaped;
 use crate::output;
-use crate::train::{data_args::DataArgs, manifest::Manifest, metrics, run_dir};
+use crate::train::{data_args::DataArgs, manifest::Manifest, metrics, run_dir::RunDir};
 
 /// Show the contents of a model or of a data set
 ///
@@ -21,8 +21,7 @@ use crate::train::{data_args::DataArgs, manifest::Manifest, metrics, run_dir};
 #[derive(Args)]
 pub struct InspectCommand {
     /// A safetensors file of any origin, a run folder, or data as `panoply train` takes them
-    #[arg(value_parser = run_dir::model_file())]
-    model: PathBuf,
+    path: PathBuf,
     #[command(flatten)]
     view: DataArgs,
     /// Print one JSON document on stdout
@@ -43,14 +42,14 @@ struct Entry {
 pub fn run(arguments: &InspectCommand) -> Result<ExitCode> {
     Device::get("cpu")?.scope(|| {
         let reading = arguments.view.clone().read_options();
-        if is_data(&arguments.model) {
-            return inspect_data(&arguments.model, &reading, arguments.json);
-        }
+        let Some(path) = model_file(&arguments.path) else {
+            return inspect_data(&arguments.path, &reading, arguments.json);
+        };
         if reading != ReadOptions::default() {
-            let message = format!("{} is a model; options for reading data do not apply", arguments.model.display());
+            let message = format!("{} is a model; options for reading data do not apply", path.display());
             return Err(Error::mistake(message));
         }
-        let file = TensorFile::read(&arguments.model)?;
+        let file = TensorFile::read(&path)?;
         let mut digest = xxhash_rust::xxh3::Xxh3::new();
         let mut entries = Vec::new();
         file.each(|name, entry| {
@@ -74,7 +73,7 @@ pub fn run(arguments: &InspectCommand) -> Result<ExitCode> {
                 })
                 .collect();
             output::print_json(&json!({
-                "schema": 1, "model": arguments.model.to_string_lossy(), "tensors": rows, "numel": elems, "bytes": bytes,
+                "schema": 1, "model": path.to_string_lossy(), "tensors": rows, "numel": elems, "bytes": bytes,
                 "nonfinite": not_finite, "digest": digest, "summary": summary, "manifest": manifest,
                 "metadata": if manifest.is_none() { Some(file.metadata()?) } else { None },
             }));
@@ -82,8 +81,9 @@ pub fn run(arguments: &InspectCommand) -> Result<ExitCode> {
         }
         if let Some(manifest) = &manifest {
             let (data, settings) = (&manifest.data, &manifest.settings);
-            let [model, path, version] = [&settings.model, &data.path, &manifest.panoply_version].map(|said| escaped(said));
-            println!("{model} trained on {path} by panoply {version}");
+            let [model, data_path, version] =
+                [&settings.model, &data.path, &manifest.panoply_version].map(|said| escaped(said));
+            println!("{model} trained on {data_path} by panoply {version}");
             let named = !data.class_names.is_empty() && !matches!(data.format, DataFormat::Text { .. });
             let classes = if named { format!(": {}", escaped(&shortened(&data.class_names))) } else { String::new() };
             println!("{}{classes}", data.learned());
@@ -98,17 +98,26 @@ pub fn run(arguments: &InspectCommand) -> Result<ExitCode> {
             let wrong = if *not_finite > 0 { format!("  {not_finite} not finite") } else { String::new() };
             println!("{:width$}  {:<20}  {bytes:>10} bytes{wrong}", escaped(name), format!("{dtype}{dims:?}"));
         }
-        println!("{} tensors, {elems} elements, {bytes} bytes, {not_finite} NaN or infinite; digest {digest}", entries.len());
+        println!(
+            "{} tensors, {elems} elements, {bytes} bytes, {not_finite} NaN or infinite; digest {digest}",
+            entries.len()
+        );
         Ok(ExitCode::SUCCESS)
     })
 }
 
-/// True for what `panoply train` reads: folders, and files with an extension of data.
-fn is_data(path: &Path) -> bool {
+/// Returns the model file that the path names, itself or as the folder of a run; `None` for what `panoply train` reads: other folders, and
+/// files with an extension of data.
+fn model_file(path: &Path) -> Option<PathBuf> {
+    if path.is_dir() {
+        let run = RunDir(path.to_path_buf());
+        return (run.model_path().exists() || path.join("manifest.json").exists()).then(|| run.model_path());
+    }
     let name = path.file_name().map(|name| name.to_string_lossy().to_lowercase()).unwrap_or_default();
     let name = name.strip_suffix(".gz").unwrap_or(&name);
     let endings = [".csv", ".tsv", ".parquet", ".txt", ".md", ".npy", ".npz"];
-    path.is_dir() || endings.iter().any(|ending| name.ends_with(ending)) || name.contains("ubyte")
+    let is_data = endings.iter().any(|ending| name.ends_with(ending)) || name.contains("ubyte");
+    (!is_data).then(|| path.to_path_buf())
 }
 
 /// Prints the columns of a table, or what training would read of other data.

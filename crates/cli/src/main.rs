@@ -1,8 +1,8 @@
 //! The command-line program `panoply`.
 //!
 //! Results go to stdout, everything else to stderr. Exit codes: 0 success, 1 failure (also if stdout cannot be written), 2 usage error,
-//! 3 degraded under `--strict`, 4 undecided and 5 counterexample (`verify`), 130 ended by a second Ctrl-C, 141 broken pipe. Every command
-//! has `--json`, which prints one document (or one line per row) with a `schema` number.
+//! 3 no accelerator under `--strict`, 4 undecided and 5 counterexample (`verify`), 130 ended by a second Ctrl-C, 141 broken pipe. Every command
+//! has `--json`, which prints one document with a `schema` number; `bench` and `chat` print JSON lines instead.
 //! One file per command; [`output`] holds the code that they share, [`console`] writes to stdout and stderr.
 
 #![forbid(unsafe_code)]
@@ -14,18 +14,23 @@ mod bench;
 mod chat;
 mod demo;
 mod devices;
+mod diagnosis;
 mod driver_probe;
 mod explain;
 mod export;
 mod fit;
+mod generate;
 mod generation_args;
 mod inspect;
 mod load_progress;
+mod machine;
 mod mesh;
+mod new;
 mod output;
 mod predict;
 mod protect;
 mod quantize;
+mod report;
 mod run;
 mod selftest;
 mod shell;
@@ -35,7 +40,9 @@ mod verify;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
+
+use console::Verbosity;
 
 /// Tensors, neural networks and GPU kernels on any accelerator of this machine.
 #[derive(Parser)]
@@ -43,26 +50,35 @@ use clap::{Parser, Subcommand};
 struct Cli {
     #[command(subcommand)]
     command: Command,
+    /// Write no progress, notes or log to stderr, only errors
+    #[arg(short, long, global = true)]
+    quiet: bool,
+    /// Also write why other devices were not selected
+    #[arg(short, long, global = true, conflicts_with = "quiet")]
+    verbose: bool,
 }
 
 #[derive(Subcommand)]
 enum Command {
-    /// List backends and devices, why some were rejected, and which device `auto` selects
     Devices(devices::DevicesCommand),
     /// List the backends (CUDA, Vulkan, …) that work here, and why the others do not
-    Backends(devices::DevicesCommand),
+    #[command(hide = true)]
+    Backends(devices::ViewCommand),
     /// Count the devices of each backend
-    Summary(devices::DevicesCommand),
+    #[command(hide = true)]
+    Summary(devices::ViewCommand),
     /// Show the device that is used by default, and why
+    #[command(hide = true)]
     Default(devices::DefaultArguments),
     /// Run a test kernel on every device and report problems and how to fix them
-    Status(devices::DevicesCommand),
+    Status(devices::ViewCommand),
     #[command(hide = true)]
     Probe(driver_probe::ContainCommand),
     /// Run the example kernels on the best device, check and time them
     Demo(demo::DemoCommand),
     /// Test that a device computes correct results, one line per check
     Selftest(selftest::SelftestCommand),
+    Report(report::ReportCommand),
     /// Show every compilation stage of a kernel or tensor expression, down to device code
     Explain(explain::ExplainCommand),
     /// Measure the performance of a device
@@ -79,12 +95,19 @@ enum Command {
     Quantize(quantize::QuantizeCommand),
     /// Export a trained model to ONNX
     Export(export::ExportCommand),
-    /// Show the contents of a model file
     Inspect(inspect::InspectCommand),
+    New(new::NewCommand),
+    Generate(generate::GenerateCommand),
 }
 
 fn main() -> ExitCode {
-    let done = match Cli::parse().command {
+    let Cli { command, quiet, verbose } = Cli::parse();
+    console::set_verbosity(match (quiet, verbose) {
+        (true, _) => Verbosity::Quiet,
+        (_, true) => Verbosity::Verbose,
+        (false, false) => Verbosity::Normal,
+    });
+    let done = match command {
         Command::Devices(arguments) => devices::devices(&arguments),
         Command::Backends(arguments) => devices::backends(&arguments),
         Command::Summary(arguments) => devices::summary(&arguments),
@@ -93,6 +116,7 @@ fn main() -> ExitCode {
         Command::Probe(arguments) => driver_probe::run(&arguments),
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Selftest(arguments) => selftest::run(&arguments),
+        Command::Report(arguments) => report::run(&arguments),
         Command::Explain(arguments) => explain::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Train(arguments) => train::run(&arguments),
@@ -104,13 +128,19 @@ fn main() -> ExitCode {
         Command::Quantize(arguments) => quantize::run(&arguments),
         Command::Export(arguments) => export::run(&arguments),
         Command::Inspect(arguments) => inspect::run(&arguments),
+        Command::New(arguments) => new::run(&arguments),
+        Command::Generate(arguments) => generate::run(&arguments, Cli::command()),
         Command::Verify(arguments) => verify::run(&arguments),
     };
     match done {
         Ok(code) => code,
         Err(error) => {
             eprintln!("panoply: {error}");
-            ExitCode::FAILURE
+            let source = std::error::Error::source(&error);
+            match source.is_some_and(|source| source.is::<output::NoAccelerator>()) {
+                true => ExitCode::from(output::DEGRADED),
+                false => ExitCode::FAILURE,
+            }
         }
     }
 }

@@ -1,7 +1,6 @@
 //! Code shared by the commands: choosing a device, explaining the choice, and printing JSON.
 
 use std::path::Path;
-use std::process::ExitCode;
 
 use clap::Args;
 use panoply::runtime::{Rejection, Selection, select_device};
@@ -11,7 +10,7 @@ use serde_json::{Value, json};
 use crate::{console, driver_probe};
 
 /// Exit code under `--strict` if no accelerator was found.
-const DEGRADED: u8 = 3;
+pub const DEGRADED: u8 = 3;
 
 /// Exit code of a program that Ctrl-C ended.
 pub const INTERRUPTED: i32 = 130;
@@ -22,56 +21,80 @@ pub struct DeviceArgs {
     /// Device: `cuda:0`, `opencl:1`, `cpu`, `cpu:checked`, or `auto` for the best one [default: PANOPLY_DEVICE or auto]
     #[arg(long, value_name = "DEVICE")]
     device: Option<String>,
-    /// Exit with code 3 if no accelerator is found and the CPU was not requested
+    /// Exit with code 3, before anything is done, if no accelerator is found and the CPU was not requested
     #[arg(long)]
     strict: bool,
 }
 
 /// The device that was selected for a command.
-pub struct DeviceSelection {
-    selection: Selection,
-    strict: bool,
+pub struct DeviceSelection(Selection);
+
+/// Source of the error of `--strict`, by which the program finds its exit code.
+#[derive(Debug)]
+pub struct NoAccelerator;
+
+impl std::error::Error for NoAccelerator {}
+
+impl std::fmt::Display for NoAccelerator {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("no accelerator was found")
+    }
 }
 
 impl DeviceArgs {
-    /// Returns the device of `--device`, else of `PANOPLY_DEVICE`, else the best of this machine.
+    /// Returns the name of the device, if one was given.
+    pub fn name(&self) -> Option<&str> {
+        self.device.as_deref()
+    }
+
+    /// Returns the device of `--device`, else of `PANOPLY_DEVICE`, else the best of this machine. Under `--strict` a fallback to the CPU
+    /// is an error.
     pub fn select(&self) -> Result<DeviceSelection> {
-        driver_probe::for_device(self.device.as_deref())?;
-        Ok(DeviceSelection::of(select_device(self.device.as_deref())?, self.strict))
+        driver_probe::for_device(self.name())?;
+        let choice = DeviceSelection(select_device(self.name())?);
+        if self.strict && choice.0.is_fallback {
+            let error = Error::unavailable("--strict: no accelerator was found; run `panoply devices` for the reasons");
+            return Err(choice.rejections().fold(error, Error::note).with_source(NoAccelerator));
+        }
+        Ok(choice)
     }
 }
 
 impl DeviceSelection {
-    /// Wraps a selection; under `strict`, a fallback to the CPU is a failure.
-    pub fn of(selection: Selection, strict: bool) -> DeviceSelection {
-        DeviceSelection { selection, strict }
-    }
-
     /// Returns the device.
     pub fn device(&self) -> &Device {
-        &self.selection.device
+        &self.0.device
     }
 
     /// Returns one line with the device and the reason for its choice.
     pub fn in_words(&self) -> String {
-        self.selection.to_string()
+        self.0.to_string()
     }
 
-    /// Writes the device and why others were rejected to stderr.
+    /// Writes the device to stderr in one line, with `--verbose` also why others were rejected.
     pub fn explain(&self) {
-        self.lines().for_each(|line| eprintln!("{line}"));
+        note!("device: {}", self.0);
+        if console::is_verbose() {
+            self.rejections().for_each(|line| note!("  {line}"));
+        }
     }
 
-    /// Returns one line with the selected device, then one line per rejected candidate.
-    pub fn lines(&self) -> impl Iterator<Item = String> {
-        let refused = self.selection.rejected.iter();
-        let refused = refused.map(|(candidate, refusal)| format!("  not {candidate}: {refusal}"));
-        std::iter::once(format!("device: {}", self.selection)).chain(refused)
+    /// Returns one line per rejected candidate.
+    pub fn rejections(&self) -> impl Iterator<Item = String> {
+        self.0.rejected.iter().map(|(candidate, refusal)| format!("not {candidate}: {refusal}"))
+    }
+
+    /// Returns a document for `--json`: these entries, the schema number and the device.
+    pub fn document(&self, mut entries: Value) -> Value {
+        entries["schema"] = 1.into();
+        entries["device"] = self.device().device_string().into();
+        entries["device_info"] = self.report();
+        entries
     }
 
     /// Returns the selection for `--json`.
     pub fn report(&self) -> Value {
-        let Selection { device, selected_by: how, rejected: refused, is_fallback: degraded } = &self.selection;
+        let Selection { device, selected_by: how, rejected: refused, is_fallback: degraded } = &self.0;
         let refused: Vec<Value> = refused
             .iter()
             .map(|(candidate, why)| {
@@ -84,11 +107,6 @@ impl DeviceSelection {
             "device": device.to_string(), "name": device.info().name, "selected_by": how.to_string(),
             "is_fallback": degraded, "rejected": refused,
         })
-    }
-
-    /// Returns 0, or 3 for a fallback under `--strict`.
-    pub fn exit_code(&self) -> ExitCode {
-        if self.strict && self.selection.is_fallback { ExitCode::from(DEGRADED) } else { ExitCode::SUCCESS }
     }
 }
 

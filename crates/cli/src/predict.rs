@@ -54,6 +54,7 @@ pub struct PredictCommand {
 /// Reads the model and the examples, and prints the predictions.
 pub fn run(arguments: &PredictCommand) -> Result<ExitCode> {
     let choice = arguments.device.select()?;
+    choice.explain();
     choice.device().scope(|| {
         let file = TensorFile::read(&arguments.model)?;
         let manifest = Manifest::of_model(&file)?;
@@ -71,7 +72,7 @@ pub fn run(arguments: &PredictCommand) -> Result<ExitCode> {
                 }
                 None => write_text(arguments, &choice, &model, &letters)?,
             }
-            return Ok(choice.exit_code());
+            return Ok(ExitCode::SUCCESS);
         }
         if arguments.max_new_tokens.is_some() {
             return Err(Error::mistake(
@@ -82,7 +83,7 @@ pub fn run(arguments: &PredictCommand) -> Result<ExitCode> {
             return Err(Error::mistake("--prompt: this model generates no text; pass a data file instead"));
         }
         let examples = chosen(examples(&manifest, arguments.data.as_deref())?, arguments);
-        examples.notes.iter().for_each(|note| eprintln!("{}", escaped(note)));
+        examples.notes.iter().for_each(|note| note!("{}", escaped(note)));
         if examples.names.is_empty() {
             return Err(Error::mistake("--num-examples 0: there is nothing to show"));
         }
@@ -96,7 +97,7 @@ pub fn run(arguments: &PredictCommand) -> Result<ExitCode> {
             }
             Targets::Classes { .. } => classes(arguments, &choice, &manifest, &examples, &rows),
         }
-        Ok(choice.exit_code())
+        Ok(ExitCode::SUCCESS)
     })
 }
 
@@ -118,19 +119,19 @@ fn classes(
         labels.iter().zip(&read).filter(|(label, (read, _))| label.is_some_and(|label| label.is(*read))).count();
     let unknown = unknown_labels(&labels);
     if let Some(words) = unknown_in_words(&unknown, known) {
-        eprintln!("{words}");
+        note!("{words}");
     }
     if arguments.json {
         let rows: Vec<_> = (0..read.len())
             .map(|at| {
                 let label = labels[at].map(|label| label.name);
-                json!({"example": examples.names[at], "label": label, "prediction": classes[read[at].0], "probability": read[at].1})
+                json!({"example": examples.names[at], "actual": label, "predicted": classes[read[at].0], "probability": read[at].1})
             })
             .collect();
-        output::print_json(&json!({
-            "schema": 1, "device": choice.device().to_string(), "predictions": rows, "labeled": known, "correct": correct,
-            "unknown_labels": unknown,
-        }));
+        output::print_json(&choice.document(json!({
+            "predictions": rows, "labeled": known, "correct": correct,
+            "accuracy": share_of(correct, known), "unknown_labels": unknown,
+        })));
         return;
     }
     let (names, classes) = (shown(&examples.names), shown(classes));
@@ -223,10 +224,8 @@ fn numbers(
     let all: Vec<f64> = rows().filter_map(|((_, right), read)| off(right, read)).collect();
     let mean = (!all.is_empty()).then(|| all.iter().sum::<f64>() / all.len() as f64);
     if arguments.json {
-        // A single number is written as itself, several as a list.
-        let plain = |numbers: Vec<Value>| if let [one] = &numbers[..] { one.clone() } else { json!(numbers) };
         let number = |right: &Option<Label>| match right {
-            Some(Label::Values(right)) => plain(right.iter().map(|number| json!(number)).collect()),
+            Some(Label::Values(right)) => json!(right),
             Some(Label::Class(_) | Label::Unknown(_)) | None => json!(null),
         };
         // An f32 has fewer digits than the f64 that is equal to it.
@@ -234,16 +233,14 @@ fn numbers(
             0.0 => json!(read),
             offset => json!(f64::from(*read) + offset),
         };
-        let read = |read: &[f32]| plain(read.iter().enumerate().map(moved).collect());
+        let read = |read: &[f32]| -> Value { read.iter().enumerate().map(moved).collect() };
         let rows: Vec<_> = rows()
-            .map(
-                |((name, right), values)| json!({"example": name, "target": number(right), "prediction": read(values)}),
-            )
+            .map(|((name, right), values)| json!({"example": name, "actual": number(right), "predicted": read(values)}))
             .collect();
-        output::print_json(&json!({
-            "schema": 1, "device": choice.device().to_string(), "labels": labels, "predictions": rows, "labeled": all.len(),
+        output::print_json(&choice.document(json!({
+            "labels": labels, "predictions": rows, "labeled": all.len(),
             "mae": mean,
-        }));
+        })));
         return;
     }
     let names = shown(&examples.names);
@@ -287,7 +284,7 @@ fn answers(
     let same = |right: &[bool], read: &[f32]| {
         right.iter().zip(read).filter(|(right, read)| **right == (**read >= POSITIVE_THRESHOLD)).count()
     };
-    let known = rights.iter().flatten().count() * width;
+    let known = rights.iter().flatten().count();
     let correct: usize = rows().filter_map(|((_, right), read)| Some(same(right.as_ref()?, read))).sum();
     if arguments.json {
         let by_label = |values: Vec<serde_json::Value>| -> serde_json::Value {
@@ -297,12 +294,13 @@ fn answers(
             .map(|((name, right), read)| {
                 let answers = right.as_ref().map(|right| by_label(right.iter().map(|yes| json!(yes)).collect()));
                 let read = by_label(read.iter().map(|share| json!(share)).collect());
-                json!({"example": name, "target": answers, "prediction": read})
+                json!({"example": name, "actual": answers, "predicted": read})
             })
             .collect();
-        output::print_json(&json!({
-            "schema": 1, "device": choice.device().to_string(), "labels": labels, "predictions": rows, "labeled": known, "correct": correct,
-        }));
+        output::print_json(&choice.document(json!({
+            "labels": labels, "predictions": rows, "labeled": known, "correct_labels": correct,
+            "accuracy": share_of(correct, known * width),
+        })));
         return;
     }
     let (names, labels) = (shown(&examples.names), shown(labels));
@@ -321,8 +319,14 @@ fn answers(
         println!("{name:name_width$}  {}{verdict}", cells.join("  "));
     }
     if known > 0 {
-        println!("{correct} of {known} labels correct, {:.1} %", correct as f64 * 100.0 / known as f64);
+        let labels = known * width;
+        println!("{correct} of {labels} labels correct, {:.1} %", correct as f64 * 100.0 / labels as f64);
     }
+}
+
+/// Returns the share of correct predictions; `None` without any.
+fn share_of(correct: usize, known: usize) -> Option<f64> {
+    (known > 0).then(|| correct as f64 / known as f64)
 }
 
 /// Evaluates a language model on a text.
@@ -336,16 +340,16 @@ fn judge_text(
     let data = {
         let text = text::load(path, encoding)?;
         let (known, note) = text::known_characters(&text, letters, path);
-        note.iter().for_each(|note| eprintln!("{}", escaped(note)));
+        note.iter().for_each(|note| note!("{}", escaped(note)));
         text::windows(&known, letters, time, path)?
     };
     let found = evaluate(model, &data, &Loss::default())?;
     let (characters, perplexity) = (data.features.len(), metrics::perplexity(found.loss));
     if arguments.json {
-        output::print_json(&json!({
-            "schema": 1, "device": choice.device().to_string(), "num_characters": characters, "loss": found.loss,
+        output::print_json(&choice.document(json!({
+            "num_characters": characters, "loss": found.loss,
             "perplexity": perplexity, "accuracy": found.score,
-        }));
+        })));
     } else {
         let right = found.score * 100.0;
         println!(
@@ -369,9 +373,9 @@ fn write_text(arguments: &PredictCommand, choice: &DeviceSelection, model: &Mode
     let sampling = GenerationConfig { max_new_tokens: count, temperature: arguments.temperature };
     let written = generate(model, letters, prompt, &sampling, &mut Rng::seed_from_u64(arguments.seed))?;
     if arguments.json {
-        output::print_json(&json!({
-            "schema": 1, "device": choice.device().to_string(), "prompt": prompt, "text": written,
-        }));
+        output::print_json(&choice.document(json!({
+            "prompt": prompt, "text": written,
+        })));
     } else {
         println!("{written}");
     }

@@ -55,17 +55,15 @@ pub fn run(arguments: &RunCommand) -> Result<ExitCode> {
         drop(model);
         let share = bytes_per_second.map(|bytes| fraction_of_bandwidth(choice.device(), bytes)).transpose()?;
         if arguments.json {
-            document["schema"] = 1.into();
-            document["device"] = choice.device().to_string().into();
             document["model"] = settings.model.to_string_lossy().into();
             document["fraction_of_bandwidth"] = share.into();
-            output::print_json(&document);
+            output::print_json(&choice.document(document));
         } else {
             let share =
                 share.map_or(String::new(), |share| format!(", {:.0} % of the memory bandwidth", 100.0 * share));
-            eprintln!("{} on {}: {summary}{share}", settings.model.display(), choice.device());
+            note!("{} on {}: {summary}{share}", settings.model.display(), choice.device());
         }
-        Ok(choice.exit_code())
+        Ok(ExitCode::SUCCESS)
     })
 }
 

@@ -18,14 +18,10 @@ use crate::output::{self, DeviceArgs};
 #[derive(Args)]
 pub struct SelftestCommand {
     /// Test every device of this machine, including software implementations
-    #[arg(long, visible_alias = "all")]
+    #[arg(long, visible_alias = "all", conflicts_with = "device")]
     all_devices: bool,
-    /// Run only these suites
-    #[arg(long, visible_alias = "only", value_enum, value_delimiter = ',')]
-    suite: Vec<Suite>,
-    /// Seed of the inputs of the built-in kernels
-    #[arg(long, default_value_t = 0)]
-    seed: u64,
+    #[command(flatten)]
+    suites: SuiteArgs,
     #[command(flatten)]
     device: DeviceArgs,
     /// Print one JSON document on stdout
@@ -33,8 +29,20 @@ pub struct SelftestCommand {
     json: bool,
 }
 
+/// Options of the checks.
+#[derive(Args)]
+pub struct SuiteArgs {
+    /// Run only these suites
+    #[arg(long, value_enum, value_delimiter = ',')]
+    suite: Vec<Suite>,
+    /// Seed of the inputs of the built-in kernels
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+}
+
+/// A group of checks.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Suite {
+pub enum Suite {
     /// Requirements on the driver: memory, order, launches, errors
     Contract,
     /// The built-in kernels, against plain Rust
@@ -48,18 +56,19 @@ enum Suite {
 }
 
 /// Result of a check.
-struct Check {
-    part: Suite,
-    name: String,
+pub struct Check {
+    pub part: Suite,
+    pub name: String,
     /// `None` if the check was skipped.
-    passed: Option<bool>,
-    result: String,
+    pub passed: Option<bool>,
+    pub result: String,
     /// The largest error and its tolerance, if applicable.
-    worst: Option<(f64, f64)>,
+    pub worst: Option<(f64, f64)>,
 }
 
 impl Suite {
-    fn name(self) -> &'static str {
+    /// Returns the spelling on the command line.
+    pub fn name(self) -> &'static str {
         match self {
             Suite::Contract => "contract",
             Suite::Kernels => "kernels",
@@ -79,14 +88,16 @@ pub fn run(arguments: &SelftestCommand) -> Result<ExitCode> {
     let devices = if arguments.all_devices { Device::list()? } else { vec![choice.device().clone()] };
     let (mut documents, mut passed, mut left_out, mut failed) = (Vec::new(), 0, 0, 0);
     for device in &devices {
-        test(device, arguments, &mut |check| {
+        test(device, &arguments.suites, &mut |check| {
             match check.passed {
                 Some(true) => passed += 1,
                 Some(false) => failed += 1,
                 None => left_out += 1,
             }
             if arguments.json {
-                documents.push(check.json(device));
+                let mut document = check.json();
+                document["device"] = device.device_string().into();
+                documents.push(document);
             } else {
                 check.print(device);
             }
@@ -100,10 +111,11 @@ pub fn run(arguments: &SelftestCommand) -> Result<ExitCode> {
     } else {
         println!("{passed} passed, {left_out} skipped, {failed} failed");
     }
-    Ok(if failed > 0 { ExitCode::FAILURE } else { choice.exit_code() })
+    Ok(if failed > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-fn test(device: &Device, arguments: &SelftestCommand, see: &mut dyn FnMut(Check)) {
+/// Runs the checks on a device.
+pub fn test(device: &Device, arguments: &SuiteArgs, see: &mut dyn FnMut(Check)) {
     let wanted = |part: Suite| arguments.suite.is_empty() || arguments.suite.contains(&part);
     if wanted(Suite::Contract) {
         device.conformance(|outcome| see(Check::contract(outcome.name, outcome.verdict)));
@@ -175,9 +187,10 @@ impl Check {
         println!("{}", line.trim_end());
     }
 
-    fn json(&self, device: &Device) -> Value {
+    /// Returns the check for JSON.
+    pub fn json(&self) -> Value {
         json!({
-            "device": device.device_string(), "suite": self.part.name(), "check": self.name, "passed": self.passed,
+            "suite": self.part.name(), "check": self.name, "passed": self.passed,
             "result": self.result, "max_error": self.worst.map(|(error, _)| error), "tolerance": self.worst.map(|(_, limit)| limit),
         })
     }

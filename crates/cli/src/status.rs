@@ -1,12 +1,9 @@
 //! `panoply status`: tests every device of this machine and reports how to fix problems.
 //!
-//! [`machine`] reads the state of the operating system, [`diagnosis`] finds the cause if a driver does not work.
-
-mod diagnosis;
-mod machine;
+//! [`machine`](crate::machine) reads the state of the operating system, [`diagnosis`](crate::diagnosis) finds the cause if a driver does
+//! not work.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -15,8 +12,8 @@ use panoply::runtime::{BackendReport, env};
 use panoply::{Device, Result};
 use serde_json::{Value, json};
 
-use self::diagnosis::{Diagnosis, diagnose, library};
-use self::machine::Machine;
+use crate::diagnosis::{Diagnosis, diagnose, library};
+use crate::machine::{self, Machine};
 use crate::{devices, output};
 
 /// Result of a test kernel on a device.
@@ -35,11 +32,9 @@ struct Row<'a> {
 }
 
 /// Tests all devices and prints the problems; fails if a device that is present does not work.
-pub fn run(arguments: &devices::DevicesCommand) -> Result<ExitCode> {
+pub fn run(arguments: &devices::ViewCommand) -> Result<ExitCode> {
     let report = devices::asked()?;
-    // After device discovery, so that the libraries it loaded are visible.
-    let library_path = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
-    let machine = Machine::read(Path::new("/"), &library_path);
+    let machine = Machine::read_system();
     let rows: Vec<Row> = report.backends.iter().map(|backend| row(backend, &machine)).collect();
     let wrong = rows.iter().map(Row::wrong).sum::<usize>();
     let hints = rows.iter().filter(|row| row.finding.is_some()).count();
@@ -96,8 +91,8 @@ impl Row<'_> {
             println!("    library {library}");
         }
         self.backend.problems().for_each(|line| println!("    {line}"));
-        if let Some(Diagnosis { what, remedy }) = &self.finding {
-            println!("    ! {what}\n      {remedy}");
+        if let Some(Diagnosis { what, fix }) = &self.finding {
+            println!("    ! {what}\n      {fix}");
         }
         for DeviceTest { device, seconds, outcome } in &self.tried {
             match outcome {
@@ -113,10 +108,8 @@ impl Row<'_> {
     fn json(&self) -> Value {
         let mut document = devices::backend(self.backend);
         document["library"] = self.library.clone().into();
-        document["diagnosis"] = self
-            .finding
-            .as_ref()
-            .map_or(Value::Null, |Diagnosis { what, remedy }| json!({"problem": what, "fix": remedy}));
+        document["diagnosis"] =
+            self.finding.as_ref().map_or(Value::Null, |Diagnosis { what, fix }| json!({"reason": what, "fix": fix}));
         let tried = |DeviceTest { device, seconds, outcome }: &DeviceTest| {
             let error = outcome.as_ref().err().map(ToString::to_string);
             json!({

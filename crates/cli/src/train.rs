@@ -110,7 +110,7 @@ fn train(arguments: &TrainCommand, ranks: Option<&RankGroup>) -> Result<ExitCode
         if !reports {
             let mut silent = Silent { stop: progress::stop_flag(true)? };
             job.run.fit(&training, &job.train, &job.held, &mut silent)?;
-            return Ok(choice.exit_code());
+            return Ok(ExitCode::SUCCESS);
         }
         job.print_start(&training)?;
         job.manifest.write(&job.folder.0)?;
@@ -130,7 +130,7 @@ fn train(arguments: &TrainCommand, ranks: Option<&RankGroup>) -> Result<ExitCode
         // Everything is written: release the folder even if the report cannot be printed.
         drop(job.lock.take());
         job.report(arguments, &choice, start.elapsed().as_secs_f64());
-        Ok(choice.exit_code())
+        Ok(ExitCode::SUCCESS)
     })
 }
 
@@ -152,7 +152,7 @@ impl TrainJob {
         }
         let mut labeled = manifest::open(&data, &reading)?;
         reading.check_for(&labeled.format)?;
-        labeled.assumptions.iter().filter(|_| reports).for_each(|guess| eprintln!("{}", escaped(guess)));
+        labeled.assumptions.iter().filter(|_| reports).for_each(|guess| note!("{}", escaped(guess)));
         let sizes = SizeArgs { hidden: arguments.hidden_sizes.clone(), dropout: arguments.dropout };
         let model = arguments.model.clone().unwrap_or(match labeled.format {
             DataFormat::Text { .. } | DataFormat::Csv { sequence: Some(_), .. } => presets::ModelArg::Lstm,
@@ -173,7 +173,7 @@ impl TrainJob {
         let (train, held, mut rng) = split_dataset(&mut labeled, &settings, (&reading, reports))?;
         let test = val_split::read_test(&labeled, &settings, (&reading, reports))?;
         if reports {
-            split_notes(&labeled, &settings, (&train, &held))?.iter().for_each(|note| eprintln!("{note}"));
+            split_notes(&labeled, &settings, (&train, &held))?.iter().for_each(|note| note!("{note}"));
         }
         network.loss = network.loss.for_targets(&train.targets)?;
         if let Some(measured) = target_stats(&train).filter(|_| network.loss.kind.is_regression()) {
@@ -261,7 +261,7 @@ impl TrainJob {
             return Err(Error::mistake(message).note("restore it, or start another run; nothing was changed"));
         } else {
             if reports {
-                eprintln!("{} ended before its first checkpoint; training starts over", folder.0.display());
+                note!("{} ended before its first checkpoint; training starts over", folder.0.display());
             }
         }
         let settings = &mut manifest.settings;
@@ -269,7 +269,7 @@ impl TrainJob {
         let before = settings.epochs;
         settings.epochs = said.unwrap_or(before);
         if reports && before != settings.epochs && settings.lr_schedule.depends_on_end() {
-            eprintln!(
+            note!(
                 "the learning rate schedule {} was planned for {before} epochs and now ends after {}: \
                  the result differs from that of one run of {} epochs",
                 value_name(settings.lr_schedule),
@@ -325,7 +325,7 @@ impl TrainJob {
         let Manifest { data, settings, .. } = &self.manifest;
         let done = self.run.state.history.len();
         let going_on = if done > 0 { format!("; resuming after epoch {done}") } else { String::new() };
-        eprintln!(
+        note!(
             "{}: {} training and {} validation examples, {}; {} with {} parameters{going_on}",
             escaped(&data.path),
             self.train.len(),
@@ -350,7 +350,7 @@ impl TrainJob {
                 let more = absent.len().saturating_sub(ABSENT_NAMED);
                 let more = if more > 0 { format!(" and {more} more") } else { String::new() };
                 let named: Vec<_> = absent.into_iter().take(ABSENT_NAMED).map(escaped).collect();
-                eprintln!("no {which} example has class {}{more}", named.join(", "));
+                note!("no {which} example has class {}{more}", named.join(", "));
             }
         }
         if done >= settings.epochs {
@@ -363,7 +363,7 @@ impl TrainJob {
         }
         let plan = self.run.memory_plan(training, &self.train, training.batch_size)?;
         let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
-        eprintln!(
+        note!(
             "a batch of {} takes {:.1} MiB of memory in addition to {:.1} MiB of data and parameters",
             training.batch_size,
             mib(plan.allocated_bytes()),
@@ -429,10 +429,10 @@ impl TrainJob {
         let Manifest { data, settings, num_parameters: parameters, result, commands, .. } = &self.manifest;
         let Some(result) = result else {
             match arguments.json {
-                true => output::print_json(&json!({
-                    "schema": 1, "data": data.path, "device": choice.report(), "model_name": settings.model, "num_parameters": parameters,
+                true => output::print_json(&choice.document(json!({
+                    "data": data.path, "model_name": settings.model, "num_parameters": parameters,
                     "history": [], "seconds": seconds, "run_dir": self.folder.0, "model_path": null, "interrupted": true, "commands": commands,
-                })),
+                }))),
                 false => println!(
                     "stopped before the end of the first epoch: there is no model yet\nresume:   {}",
                     commands.resume
@@ -445,14 +445,14 @@ impl TrainJob {
             // As in the history, non-finite numbers are written as strings.
             let score = |measure: Metric| (best.metric == measure).then(|| json!(best)["val_score"].take());
             let text = matches!(data.format, DataFormat::Text { .. });
-            output::print_json(&json!({
-                "schema": 1, "data": data.path, "device": choice.report(), "model_name": settings.model, "num_parameters": parameters,
+            output::print_json(&choice.document(json!({
+                "data": data.path, "model_name": settings.model, "num_parameters": parameters,
                 "history": self.run.state.history, "best_epoch": best.epoch, "accuracy": score(Metric::Accuracy),
                 "macro_f1": measures.macro_f1, "top_3_accuracy": measures.top_3_accuracy, "roc_auc": measures.roc_auc,
                 "r2": score(Metric::R2), "mae": measures.mae, "per_label": measures.per_label,
                 "perplexity": text.then_some(perplexity(best.val_loss)), "skipped_steps": result.skipped_steps, "seconds": seconds,
                 "test": result.test, "run_dir": self.folder.0, "model_path": self.folder.model_path(), "interrupted": result.interrupted, "commands": commands,
-            }));
+            })));
             return;
         }
         println!("{}, {seconds:.2} s in total", metrics::headline(&self.manifest, best));

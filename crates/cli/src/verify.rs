@@ -11,6 +11,7 @@ use panoply::verify::{self, Arithmetic, Options, Progress, Report, Verdict};
 use panoply::{DType, Error, Result, Tensor};
 use serde_json::json;
 
+use crate::console;
 use crate::output::{self, DeviceArgs, DeviceSelection};
 
 /// Exit code if the property was neither proven nor violated.
@@ -98,7 +99,7 @@ fn input_shape(network: &Imported) -> Result<Vec<usize>> {
 }
 
 fn bar(is_quiet: bool) -> ProgressBar {
-    if is_quiet || !std::io::stderr().is_terminal() {
+    if is_quiet || console::is_quiet() || !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();
     }
     let style = ProgressStyle::with_template("{msg}").unwrap_or_else(|_| ProgressStyle::default_spinner());
@@ -129,11 +130,11 @@ fn tell(arguments: &VerifyCommand, choice: &DeviceSelection, report: &Report) ->
             Verdict::Counterexample(found) => (Some(json!({"input": found.input, "output": found.output})), None),
             Verdict::Undecided(reason) => (None, Some(reason)),
         };
-        output::print_json(&json!({
-            "schema": 1, "device": choice.device().to_string(), "model": arguments.model.to_string_lossy(),
+        output::print_json(&choice.document(json!({
+            "model": arguments.model.to_string_lossy(),
             "property": arguments.property.to_string_lossy(), "verdict": name, "arithmetic": covered, "reason": reason,
             "counterexample": counterexample, "proven_fraction": proven, "boxes": boxes, "seconds": seconds,
-        }));
+        })));
     } else {
         match &report.verdict {
             Verdict::Proven => println!("proven {in_words}: no input of the set violates the property"),
@@ -147,10 +148,10 @@ fn tell(arguments: &VerifyCommand, choice: &DeviceSelection, report: &Report) ->
             }
             Verdict::Undecided(reason) => println!("undecided: {reason}; {:.1} % of the set is proven", 100.0 * proven),
         }
-        eprintln!("{boxes} boxes in {seconds:.2} s");
+        note!("{boxes} boxes in {seconds:.2} s");
     }
     Ok(match &report.verdict {
-        Verdict::Proven => choice.exit_code(),
+        Verdict::Proven => ExitCode::SUCCESS,
         Verdict::Counterexample(_) => ExitCode::from(COUNTEREXAMPLE),
         Verdict::Undecided(_) => ExitCode::from(UNDECIDED),
     })

@@ -24,6 +24,13 @@
 //! }
 //! ```
 //!
+//! In a development build, let Cargo optimize dependencies, or everything is many times slower:
+//!
+//! ```toml
+//! [profile.dev.package."*"]
+//! opt-level = 3
+//! ```
+//!
 //! - [`kernel`](mod@kernel) is the kernel language; [`kernels`] are the built-in kernels.
 //! - [`Device`] runs kernels, [`Buffer`] is device memory, and [`Launch`] is one kernel launch. [`ExternalKernel`] is a
 //!   kernel in CUDA C++, HIP, OpenCL C, WGSL or compiled code.

@@ -19,6 +19,7 @@
 
 #![deny(unsafe_code)]
 
+mod build_profile;
 pub mod byte_size;
 pub mod device;
 pub mod env;
@@ -31,6 +32,7 @@ pub mod queue;
 pub mod ranks;
 pub mod selection;
 
+pub use build_profile::OPT_LEVEL;
 pub use device::{Device, DeviceOptions};
 pub use launch::command::{Command, Epilogue};
 pub use launch::command_buffer::CommandBuffer;

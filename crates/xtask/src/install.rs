@@ -1,4 +1,4 @@
-//! Installs what the tests need, with the ordinary clients: apt, pip in `.tools/venv`, rustup.
+//! `cargo xtask setup`, also `install`: installs what the tests need, with the ordinary clients: apt, pip in `.tools/venv`, rustup.
 //!
 //! A tool that cannot be installed never fails a run: the installation is tried twice, then reported in one line, and the tests that need
 //! the tool report it too. If everything is installed, this costs a few file look-ups.
@@ -146,6 +146,19 @@ const TOOLS: &[Tool] = &[
     },
 ];
 
+impl Tool {
+    /// Returns a line that says what would be installed, and by which program.
+    fn plan(&self) -> String {
+        let how = match self.how {
+            Installer::Apt(packages) => format!("apt-get install {}", packages.join(" ")),
+            Installer::Pip { packages, .. } => format!("pip install {}, into .tools/venv", packages.join(" ")),
+            Installer::Rustup(component) => format!("rustup component add {component}"),
+            Installer::Cargo { program, .. } => format!("cargo install {program}, into .tools"),
+        };
+        format!("{}: {how}", self.name)
+    }
+}
+
 /// Returns the Python that can run ONNX files.
 pub fn onnxruntime(place: &Place) -> Option<PathBuf> {
     let versions = std::fs::read_dir(place.venv().join("lib")).ok()?;
@@ -214,7 +227,15 @@ pub fn run(place: &Place) -> bool {
 pub fn ensure(place: &Place, missing: Missing) -> Vec<String> {
     let mut skipped = Vec::new();
     let mut apt_lists = PackageLists::Unknown;
-    for tool in TOOLS.iter().filter(|tool| !(tool.present)(place)) {
+    let absent: Vec<&Tool> = TOOLS.iter().filter(|tool| !(tool.present)(place)).collect();
+    if missing == Missing::Install {
+        let plan: Vec<String> =
+            absent.iter().filter(|tool| obstacle(place, tool).is_none()).map(|tool| tool.plan()).collect();
+        if !plan.is_empty() {
+            println!("the tests need what is missing here; this run installs:\n  {}", plan.join("\n  "));
+        }
+    }
+    for tool in absent {
         let result = match missing {
             Missing::Install => install(place, tool, &mut apt_lists),
             Missing::Name => Err("not installed; run `cargo xtask install`".to_string()),
@@ -382,6 +403,13 @@ mod tests {
             Err("only published for no such architecture Linux".to_string())
         );
         std::fs::remove_dir_all(nowhere.root).unwrap();
+    }
+
+    #[test]
+    fn plan_names_the_packages() {
+        let plan = |name: &str| TOOLS.iter().find(|tool| tool.name == name).unwrap().plan();
+        assert_eq!(plan("PoCL"), "PoCL: apt-get install pocl-opencl-icd");
+        assert_eq!(plan("onnxruntime"), "onnxruntime: pip install onnxruntime==1.* numpy, into .tools/venv");
     }
 
     #[test]

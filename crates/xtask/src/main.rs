@@ -3,6 +3,7 @@
 //! It uses only std: it is the first program that a new machine compiles, and a checker of dependencies should have none.
 #![forbid(unsafe_code)]
 
+mod card;
 mod devices;
 mod features;
 mod icd;
@@ -26,14 +27,16 @@ use std::process::ExitCode;
 const USAGE: &str = "\
 usage: cargo xtask <task>
 
-  install              install what the tests need (apt, .tools/); safe to repeat
-  test                 run all checks: install, format, lint, tidy, tests, docs, features
+  setup, install       install what the tests need (apt, .tools/); safe to repeat
+  test                 say what is missing here and install it, then run all checks: format, lint, tidy, tests, docs, features
        --quick         installs nothing, builds no docs, leaves out slow tests
        --full          also exhaustive sweeps and every target
   peers                benchmark against PyTorch, Burn and candle; writes docs/measured/peers-cpu.md and operations-cpu.md
   peers tables         train on tables with the defaults, beside scikit-learn; writes docs/measured/tables.md
   peers llm            benchmark language models against llama.cpp; writes docs/measured/llm-cpu.md
-  devices              update the device tables of README and docs/ops.md from the last test run
+  devices              update the device tables of README and docs/ops.md from the last test run and docs/measured/hardware/
+  card                 prepare target/card/ for a machine with a GPU but no Rust: binary, script, comparison with PyTorch
+       --binary FILE   use this binary instead of a release build
   web                  build and serve the page that runs the built-in kernels in a browser
        --check         open it in Chromium and print its result
   tidy                 check the rules of this repository that the compiler does not check
@@ -49,11 +52,13 @@ fn main() -> ExitCode {
         Err(message) => return fail(&message),
     };
     let green = match words.as_slice() {
-        ["install"] => install::run(&place),
+        ["setup" | "install"] => install::run(&place),
         ["test"] => test::run(&place, tier::Tier::Default),
         ["test", "--quick"] => test::run(&place, tier::Tier::Quick),
         ["test", "--full"] => test::run(&place, tier::Tier::Full),
         ["devices"] => devices::run(&place),
+        ["card"] => card::run(&place, None),
+        ["card", "--binary", file] => card::run(&place, Some(file)),
         ["peers"] => peers::run(&place),
         ["peers", "tables"] => peers::run_tables(&place),
         ["peers", "llm"] => peers_llm::run(&place),

@@ -45,9 +45,10 @@ const RULES: &[Rule] = &[
     },
     Rule {
         name: "build-script",
-        reason: "the build needs no SDK and runs no code",
+        reason: "the build needs no SDK and runs no code, except one line that passes the optimization level",
         check: Check::Tree(imports::build_scripts),
     },
+    Rule { name: "packages", reason: "`cargo package` requires it", check: Check::Tree(imports::packages) },
     Rule {
         name: "forbid-unsafe",
         reason: "unsafe is limited to driver, cpu, driver-sim and a few places of ir, device, compile and runtime",

@@ -7,25 +7,21 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use clap::Args;
-use panoply::runtime::{BindingKind, BindingSlot, Command, device_report};
+use panoply::runtime::{BindingKind, BindingSlot, Command};
 use panoply::{DType, Device, Error, ErrorKind, Grid, LaunchArg, Result, Rng, Tensor};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::kernels::empty;
-use super::{median_time, seconds};
+use super::{Options, duration, median_time};
 use crate::driver_probe;
 
 #[derive(Args)]
 pub struct BenchDevicesCommand {
-    /// The device, as named by `panoply devices` [default: all except `cpu:checked`]
-    #[arg(long, value_name = "DEVICE")]
-    device: Option<String>,
-    /// Minimum seconds of measuring per row
-    #[arg(long, visible_alias = "seconds", default_value_t = 0.3, value_parser = seconds)]
-    min_time: f64,
-    /// Print one JSON document per row on stdout
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    options: Options,
+    /// Measure every device, including software implementations
+    #[arg(long, conflicts_with = "device")]
+    all_devices: bool,
 }
 
 /// Number of elements that fits into no cache.
@@ -39,31 +35,81 @@ const RECORDED: u32 = 100;
 const SIZES: [usize; 3] = [512, 1024, 2048];
 
 /// Prints the rows of each device. If a row fails on a device, its error is printed and the command fails.
-pub fn run(arguments: &BenchDevicesCommand) -> Result<ExitCode> {
-    let devices = match &arguments.device {
-        Some(spelling) => {
-            driver_probe::for_device(Some(spelling))?;
-            vec![Device::get(spelling)?]
-        }
+pub fn run(BenchDevicesCommand { options, all_devices }: &BenchDevicesCommand) -> Result<ExitCode> {
+    let choice = options.device.select()?;
+    let devices = match options.device.name() {
+        Some(_) => vec![choice.device().clone()],
         None => {
             driver_probe::for_all()?;
-            device_report()?.devices().filter(|device| device.info().variant.is_none()).cloned().collect()
+            let mut devices = Device::list()?;
+            let is_wanted = |device: &Device| *all_devices || !device.info().is_software;
+            devices.retain(|device| device.info().variant.is_none() && is_wanted(device));
+            devices
         }
     };
     let mut failed = false;
-    if arguments.device.is_none() {
-        finding(arguments)?;
+    if !options.jsonl {
+        println!("  {:<26} {:>12} {:>21}  of peak", "", "time", "rate");
+    }
+    if options.device.name().is_none() {
+        discovery(options)?;
     }
     for device in &devices {
-        if !arguments.json {
+        if !options.jsonl {
             println!("{device}  {}", device.info().name);
         }
-        if let Err(error) = device.scope(|| rows(device, arguments)) {
+        let mut see = |row: Row| {
+            row.print(Some(device), options);
+            Ok(())
+        };
+        if let Err(error) = device.scope(|| measure(device, options.min_time, &mut see)) {
             eprintln!("panoply: {device}: {error}");
             failed = true;
         }
     }
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// A measurement.
+pub struct Row {
+    name: String,
+    seconds: f64,
+    /// Achieved rate, in `unit`.
+    rate: f64,
+    unit: &'static str,
+    /// Rate of the row to which this one is relative.
+    peak: Option<f64>,
+}
+
+impl Row {
+    fn new(name: &str, seconds: f64, rate: Rate, peak: Option<f64>) -> Row {
+        let (rate, unit) = match rate {
+            Rate::Bytes(bytes) => (bytes / seconds / 1e9, "GB/s"),
+            Rate::Flops(flops) => (flops / seconds / 1e9, "GFLOP/s"),
+            Rate::Times => (1e-3 / seconds, "thousand/s"),
+        };
+        Row { name: name.to_string(), seconds, rate, unit, peak }
+    }
+
+    /// Returns the row for JSON.
+    pub fn json(&self) -> Value {
+        let Row { name, seconds, rate, unit, peak } = self;
+        json!({
+            "name": name, "seconds": seconds, "rate": rate, "unit": unit, "peak": peak,
+            "fraction_of_peak": peak.map(|peak| rate / peak),
+        })
+    }
+
+    fn print(&self, device: Option<&Device>, options: &Options) {
+        if options.jsonl {
+            let mut document = self.json();
+            document["schema"] = 1.into();
+            document["device"] = device.map(Device::device_string).into();
+            return println!("{document}");
+        }
+        let share = self.peak.map_or(String::new(), |peak| format!("{:.0} %", self.rate / peak * 1e2));
+        println!("  {:<26} {:>12} {:>10.2} {:<10} {share:>8}", self.name, duration(self.seconds), self.rate, self.unit);
+    }
 }
 
 /// Amount of work from which a rate is computed.
@@ -78,12 +124,12 @@ enum Rate {
 }
 
 /// Measures device discovery: in a new process each time, and again in this process.
-fn finding(arguments: &BenchDevicesCommand) -> Result<()> {
-    if !arguments.json {
-        println!("finding devices");
+fn discovery(options: &Options) -> Result<()> {
+    if !options.jsonl {
+        println!("device discovery");
     }
-    let show = |name, seconds| row(None, arguments.json, name, seconds, Rate::Times, None);
-    show("every driver, a process", median_time(arguments.min_time, driver_probe::time)?);
+    let show = |name, seconds| Row::new(name, seconds, Rate::Times, None).print(None, options);
+    show("every driver, a process", median_time(options.min_time, driver_probe::time)?);
     Device::auto()?;
     let again = || {
         let start = Instant::now();
@@ -91,36 +137,16 @@ fn finding(arguments: &BenchDevicesCommand) -> Result<()> {
         Ok(start.elapsed().as_secs_f64() / LAUNCHES as f64)
     };
     // Each sample is an average over many calls, so the time limit is divided by their number.
-    show("Device::auto(), again", median_time(arguments.min_time / LAUNCHES as f64, again)?);
+    show("Device::auto(), again", median_time(options.min_time / LAUNCHES as f64, again)?);
     Ok(())
 }
 
-/// Prints a row and returns its rate.
-fn row(device: Option<&Device>, as_json: bool, name: &str, seconds: f64, rate: Rate, limit: Option<f64>) -> f64 {
-    let (per_second, unit) = match rate {
-        Rate::Bytes(bytes) => (bytes / seconds / 1e9, "GB/s"),
-        Rate::Flops(flops) => (flops / seconds / 1e9, "GFLOP/s"),
-        Rate::Times => (1e-3 / seconds, "thousand/s"),
-    };
-    let share = limit.map(|limit| per_second / limit);
-    if as_json {
-        println!(
-            "{}",
-            json!({
-                "schema": 1, "device": device.map(Device::device_string), "name": name, "seconds": seconds, "rate": per_second, "unit": unit,
-                "peak": limit, "fraction_of_peak": share,
-            })
-        );
-    } else {
-        let share = share.map_or(String::new(), |share| format!("  {:>4.0} %", share * 1e2));
-        println!("  {name:<24} {seconds:>12.9} s {per_second:>10.2} {unit:<10}{share}");
-    }
-    per_second
-}
-
-fn rows(device: &Device, arguments: &BenchDevicesCommand) -> Result<()> {
-    let show = |name: &str, seconds: f64, rate: Rate, limit: Option<f64>| {
-        row(Some(device), arguments.json, name, seconds, rate, limit)
+/// Measures the rows of the current device, for at least `min_time` seconds each.
+pub fn measure(device: &Device, min_time: f64, see: &mut dyn FnMut(Row) -> Result<()>) -> Result<()> {
+    let mut show = |name: &str, seconds: f64, rate: Rate, limit: Option<f64>| {
+        let row = Row::new(name, seconds, rate, limit);
+        let rate = row.rate;
+        see(row).map(|()| rate)
     };
     let most = (device.target().max_seen_bytes() / 4).min(device.memory().total / 32) as usize;
     let (many, bytes) = (MANY.min(most), (MANY.min(most) * 4) as f64);
@@ -132,60 +158,60 @@ fn rows(device: &Device, arguments: &BenchDevicesCommand) -> Result<()> {
     if back != host {
         return Err(wrong("a copy to, on and from the device"));
     }
-    let copy = median_time(arguments.min_time, || timed(device, || y.copy_from(&x)))?;
-    let limit = show("copy on the device", copy, Rate::Bytes(2.0 * bytes), None);
-    let up = median_time(arguments.min_time, || timed(device, || x.write(&host)))?;
-    show("copy to the device", up, Rate::Bytes(bytes), Some(limit));
+    let copy = median_time(min_time, || timed(device, || y.copy_from(&x)))?;
+    let limit = show("copy on the device", copy, Rate::Bytes(2.0 * bytes), None)?;
+    let up = median_time(min_time, || timed(device, || x.write(&host)))?;
+    show("copy to the device", up, Rate::Bytes(bytes), Some(limit))?;
     let mut in_pieces = || {
         let mut piece = |part: &[f32], at: usize| x.slice_mut(at..at + part.len())?.write(part);
         host.chunks(PIECE).enumerate().try_for_each(|(i, part)| piece(part, i * PIECE))
     };
-    let pieces = median_time(arguments.min_time, || timed(device, &mut in_pieces))?;
-    show("the same, by 1 MiB", pieces, Rate::Bytes(bytes), Some(limit));
-    let down = median_time(arguments.min_time, || timed(device, || y.read_into(&mut back)))?;
-    show("copy from the device", down, Rate::Bytes(bytes), Some(limit));
+    let pieces = median_time(min_time, || timed(device, &mut in_pieces))?;
+    show("the same, by 1 MiB", pieces, Rate::Bytes(bytes), Some(limit))?;
+    let down = median_time(min_time, || timed(device, || y.read_into(&mut back)))?;
+    show("copy from the device", down, Rate::Bytes(bytes), Some(limit))?;
     x.fill(2.5)?;
     x.read_into(&mut back)?;
     if back.iter().any(|element| *element != 2.5) {
         return Err(wrong("a fill"));
     }
-    let fill = median_time(arguments.min_time, || timed(device, || x.fill(1.5)))?;
-    show("fill", fill, Rate::Bytes(bytes), Some(limit));
+    let fill = median_time(min_time, || timed(device, || x.fill(1.5)))?;
+    show("fill", fill, Rate::Bytes(bytes), Some(limit))?;
 
     let keep = || (0..LAUNCHES).try_for_each(|_| device.allocate(1 << 20).map(drop));
     show(
         "allocation from the pool",
-        median_time(arguments.min_time, || timed(device, keep))? / LAUNCHES as f64,
+        median_time(min_time, || timed(device, keep))? / LAUNCHES as f64,
         Rate::Times,
         None,
-    );
-    launches(device, arguments.min_time, &show)?;
+    )?;
+    launches(device, min_time, &mut show)?;
     let mut times = Vec::new();
     for n in SIZES {
         let (a, b) = (Rng::seed_from_u64(1).uniform([n, n]) - 0.5, Rng::seed_from_u64(2).uniform([n, n]) - 0.5);
         panoply::eval(&[&a, &b])?;
         check(&a, &b, n)?;
-        times.push((n, median_time(arguments.min_time, || timed(device, || a.matmul(&b).eval()))?));
+        times.push((n, median_time(min_time, || timed(device, || a.matmul(&b).eval()))?));
     }
     let flops = |n: usize| 2.0 * (n as f64).powi(3);
     let best = times.iter().map(|(n, seconds)| flops(*n) / seconds / 1e9).fold(0.0, f64::max);
     for (n, seconds) in times {
-        show(&format!("product of f32 {n}²"), seconds, Rate::Flops(flops(n)), Some(best));
+        show(&format!("product of f32 {n}²"), seconds, Rate::Flops(flops(n)), Some(best))?;
     }
     Ok(())
 }
 
-/// Prints a row from its name, seconds, rate and peak, and returns its rate.
-type Show<'a> = dyn Fn(&str, f64, Rate, Option<f64>) -> f64 + 'a;
+/// Takes a row from its name, seconds, rate and peak, and returns its rate.
+type Show<'a> = dyn FnMut(&str, f64, Rate, Option<f64>) -> Result<f64> + 'a;
 
 /// Measures a launch: with a wait, in a sequence, and in a replayed command buffer.
-fn launches(device: &Device, seconds: f64, show: &Show<'_>) -> Result<()> {
+fn launches(device: &Device, seconds: f64, show: &mut Show<'_>) -> Result<()> {
     let mut one = device.zeros::<f32>(1)?;
     empty(&mut one).launch(1)?;
     let wait = median_time(seconds, || timed(device, || empty(&mut one).launch(1)))?;
-    show("launch and wait", wait, Rate::Times, None);
+    show("launch and wait", wait, Rate::Times, None)?;
     let in_a_row = || timed(device, || (0..LAUNCHES).try_for_each(|_| empty(&mut one).launch(1)));
-    show("launch, one of many", median_time(seconds, in_a_row)? / LAUNCHES as f64, Rate::Times, None);
+    show("launch, one of many", median_time(seconds, in_a_row)? / LAUNCHES as f64, Rate::Times, None)?;
     let (prepared, storage) = (device.compile_fn(empty::build)?, one.storage());
     let launch = |_| Command::Kernel {
         prepared: &prepared,
@@ -197,7 +223,7 @@ fn launches(device: &Device, seconds: f64, show: &Show<'_>) -> Result<()> {
     let recorded = device.record_commands(&work, &[storage], &[], (0..RECORDED).map(place).collect())?;
     let replays = LAUNCHES / RECORDED as usize;
     let in_a_row = || timed(device, || (0..replays).try_for_each(|_| recorded.replay(&[storage], &[]).map(drop)));
-    show("launch, one of a replay", median_time(seconds, in_a_row)? / LAUNCHES as f64, Rate::Times, None);
+    show("launch, one of a replay", median_time(seconds, in_a_row)? / LAUNCHES as f64, Rate::Times, None)?;
     Ok(())
 }
 

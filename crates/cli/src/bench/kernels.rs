@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use panoply::kernels::{ALL, BenchResult, BuiltinKernel, CheckResult, Data, Job, JobArg, JobLaunch, Size};
-use panoply::{Result, kernel};
+use panoply::{Device, Result, kernel};
 use serde_json::json;
 
 use super::Options;
@@ -97,24 +97,34 @@ pub fn run(BenchKernelsCommand { options, size }: &BenchKernelsCommand) -> Resul
         InputSize::Small => Size::Small,
         InputSize::Large => Size::Large,
     };
-    let measure = |shipped: &BuiltinKernel| shipped.run(device, size, 0, Duration::from_secs_f64(options.min_time));
-    let (limit, mut failed) = (measure(&TRIAD)?, 0);
-    if !options.json {
+    let mut failed = 0;
+    if !options.jsonl {
         println!("  {:<14} {:>12} {:>12} {:>13}   {:<11} result", "", "time", "memory", "arithmetic", "of triad");
     }
-    let mut show = |shipped: &BuiltinKernel, outcome: &BenchResult| {
+    measure(device, size, options.min_time, &mut |shipped, outcome, limit| {
         failed += usize::from(!outcome.verdict.passed());
-        if options.json {
-            println!("{}", row(shipped, outcome, &limit, device.device_string()));
+        if options.jsonl {
+            let mut document = row(shipped, outcome, limit);
+            document["schema"] = 1.into();
+            document["device"] = device.device_string().into();
+            println!("{document}");
         } else {
-            println!("{}", line(shipped, outcome, &limit));
+            println!("{}", line(shipped, outcome, limit));
         }
-    };
-    show(&TRIAD, &limit);
-    for shipped in ALL.iter().chain([&EMPTY]) {
-        show(shipped, &measure(shipped)?);
-    }
-    Ok(if failed > 0 { ExitCode::FAILURE } else { choice.exit_code() })
+        Ok(())
+    })?;
+    Ok(if failed > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// Takes a kernel, its result and that of the triad.
+type See<'a> = dyn FnMut(&BuiltinKernel, &BenchResult, &BenchResult) -> Result<()> + 'a;
+
+/// Measures the triad, every built-in kernel and an empty launch, for at least `min_time` seconds each.
+pub fn measure(device: &Device, size: Size, min_time: f64, see: &mut See<'_>) -> Result<()> {
+    let measure = |shipped: &BuiltinKernel| shipped.run(device, size, 0, Duration::from_secs_f64(min_time));
+    let limit = measure(&TRIAD)?;
+    see(&TRIAD, &limit, &limit)?;
+    ALL.iter().chain([&EMPTY]).try_for_each(|shipped| see(shipped, &measure(shipped)?, &limit))
 }
 
 /// Returns the bandwidth relative to triad, for kernels that are bound by memory.
@@ -137,9 +147,10 @@ fn line(shipped: &BuiltinKernel, outcome: &BenchResult, limit: &BenchResult) -> 
     )
 }
 
-fn row(shipped: &BuiltinKernel, outcome: &BenchResult, limit: &BenchResult, device: &str) -> serde_json::Value {
+/// Returns a result for JSON.
+pub fn row(shipped: &BuiltinKernel, outcome: &BenchResult, limit: &BenchResult) -> serde_json::Value {
     json!({
-        "schema": 1, "name": shipped.name, "device": device, "passed": outcome.verdict.passed(),
+        "name": shipped.name, "passed": outcome.verdict.passed(),
         "max_error": outcome.verdict.error, "tolerance": outcome.verdict.tolerance,
         "seconds": outcome.time.as_secs_f64(), "runs": outcome.runs,
         "gb_per_s": outcome.gb_per_s(), "gop_per_s": outcome.gop_per_s(),

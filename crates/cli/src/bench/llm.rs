@@ -76,7 +76,7 @@ pub fn run(arguments: &BenchLlmCommand) -> Result<ExitCode> {
             let share = 100.0 * share;
             println!("decode {decode:<5}{:>8.1} tokens/s  {share:.0} % of the bandwidth, {gbps:.1} GB/s", rates[1]);
         }
-        Ok(choice.exit_code())
+        Ok(ExitCode::SUCCESS)
     })
 }
 

@@ -155,20 +155,71 @@ pub fn run(arguments: &ProfiledArgs) -> Result<ExitCode> {
     let choice = options.device.select()?;
     choice.explain();
     let device = choice.device();
-    let limits = Limits::new(device, options.min_time);
     device.scope(|| {
-        ROWS.iter().try_for_each(|row| {
-            let seconds = median(device, row, arguments)?;
-            let host = if row.is_small() { Some(host(device, row, arguments)?) } else { None };
-            let limit = row.limit(&limits)?;
-            match options.json {
-                true => println!("{}", row.json(device, seconds, host, limit)),
-                false => println!("{}", row.line(seconds, host, limit)),
+        measure(device, options.min_time, arguments.profile, &mut |measured| {
+            if options.jsonl {
+                let mut document = measured.json();
+                document["schema"] = 1.into();
+                document["device"] = device.device_string().into();
+                println!("{document}");
+            } else {
+                println!("{}", measured.line());
             }
             Ok(())
         })
     })?;
-    Ok(choice.exit_code())
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Measures every operation on the current device, for at least `min_time` seconds each; with `profile` also prints their kernels.
+pub fn measure(
+    device: &Device,
+    min_time: f64,
+    profile: bool,
+    see: &mut dyn FnMut(Measured) -> Result<()>,
+) -> Result<()> {
+    let limits = Limits::new(device, min_time);
+    ROWS.iter().try_for_each(|row| {
+        let seconds = median(device, row, min_time, profile)?;
+        let host = if row.is_small() { Some(host(device, row, min_time)?) } else { None };
+        see(Measured { row, seconds, host, limit: row.limit(&limits)? })
+    })
+}
+
+/// A measured operation.
+pub struct Measured {
+    row: &'static Row,
+    seconds: f64,
+    /// Time of the host, for operations that it bounds.
+    host: Option<f64>,
+    /// Peak rate that bounds the operation, in 10⁹/s.
+    limit: Option<f64>,
+}
+
+impl Measured {
+    /// Returns the row for JSON.
+    pub fn json(&self) -> serde_json::Value {
+        let Measured { row, seconds, host, limit } = self;
+        json!({
+            "name": row.name, "dtype": row.dtype.to_string(), "seconds": seconds,
+            "gb_per_s": (!row.is_small()).then_some(row.bytes / seconds / 1e9),
+            "gflop_per_s": (row.flops > 0.0).then_some(row.flops / seconds / 1e9),
+            "peak": limit, "fraction_of_peak": limit.map(|limit| row.rate(*seconds) / limit),
+            "jitted": row.captured, "host_seconds": host,
+        })
+    }
+
+    fn line(&self) -> String {
+        let Measured { row, seconds, host, limit } = self;
+        if row.is_small() {
+            let host = host.unwrap_or_default() * 1e6;
+            return format!("{:<32} {:>9.3} µs, host {host:.3} µs", row.name, seconds * 1e6);
+        }
+        let (rate, unit) = (row.rate(*seconds), if row.flops > 0.0 { "GFLOP/s" } else { "GB/s" });
+        let share = |limit: f64| format!("  {:>3.0} % of {limit:.0}", 100.0 * rate / limit);
+        let share = limit.map_or(String::new(), share);
+        format!("{:<32} {:>9.3} ms {rate:>8.1} {unit:<7}{share}", row.name, seconds * 1e3)
+    }
 }
 
 impl Row {
@@ -196,37 +247,16 @@ impl Row {
     fn rate(&self, seconds: f64) -> f64 {
         (if self.flops > 0.0 { self.flops } else { self.bytes }) / seconds / 1e9
     }
-
-    fn json(&self, device: &Device, seconds: f64, host: Option<f64>, limit: Option<f64>) -> serde_json::Value {
-        json!({
-            "schema": 1, "name": self.name, "device": device.device_string(), "dtype": self.dtype.to_string(), "seconds": seconds,
-            "gb_per_s": (!self.is_small()).then_some(self.bytes / seconds / 1e9),
-            "gflop_per_s": (self.flops > 0.0).then_some(self.flops / seconds / 1e9),
-            "peak": limit, "fraction_of_peak": limit.map(|limit| self.rate(seconds) / limit),
-            "jitted": self.captured, "host_seconds": host,
-        })
-    }
-
-    fn line(&self, seconds: f64, host: Option<f64>, limit: Option<f64>) -> String {
-        if self.is_small() {
-            let host = host.unwrap_or_default() * 1e6;
-            return format!("{:<32} {:>9.3} µs, host {host:.3} µs", self.name, seconds * 1e6);
-        }
-        let (rate, unit) = (self.rate(seconds), if self.flops > 0.0 { "GFLOP/s" } else { "GB/s" });
-        let share = |limit: f64| format!("  {:>3.0} % of {limit:.0}", 100.0 * rate / limit);
-        let share = limit.map_or(String::new(), share);
-        format!("{:<32} {:>9.3} ms {rate:>8.1} {unit:<7}{share}", self.name, seconds * 1e3)
-    }
 }
 
 /// Measures the operation on a device that computes nothing: the time of the host, including that device's checks.
-fn host(device: &Device, row: &Row, arguments: &ProfiledArgs) -> Result<f64> {
+fn host(device: &Device, row: &Row, min_time: f64) -> Result<f64> {
     let idle = device.dry_run();
-    idle.scope(|| median(&idle, row, arguments))
+    idle.scope(|| median(&idle, row, min_time, false))
 }
 
 /// Returns the median time of one evaluation after a warm-up.
-fn median(device: &Device, row: &Row, ProfiledArgs { options, profile }: &ProfiledArgs) -> Result<f64> {
+fn median(device: &Device, row: &Row, min_time: f64, profile: bool) -> Result<f64> {
     let inputs = row.random();
     eval(&inputs.iter().collect::<Vec<&Tensor>>())?;
     let mut inputs: Vec<Tensor> = inputs.iter().map(Tensor::detach).collect();
@@ -241,12 +271,12 @@ fn median(device: &Device, row: &Row, ProfiledArgs { options, profile }: &Profil
         Ok(start.elapsed().as_secs_f64())
     };
     run()?;
-    if *profile {
+    if profile {
         let profile = Profiler::start(device)?;
         run()?;
         eprintln!("{}\n{}", row.name, profile.finish()?);
     }
-    median_time(options.min_time, run)
+    median_time(min_time, run)
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use panoply::{DType, Error, Result, Rng, Tensor, TensorIndex};
 
 use self::operations::OPERATIONS;
 use self::value::{Argument, Value, beside};
-use super::given;
+use super::{given, unknown};
 
 /// Default shape of a tensor.
 const SHAPE: [usize; 2] = [64, 64];
@@ -94,8 +94,12 @@ struct Parser<'t> {
 
 impl Parser<'_> {
     fn error(&self, at: usize, what: String) -> Error {
+        Error::mistake(self.message(at, &what))
+    }
+
+    fn message(&self, at: usize, what: &str) -> String {
         let column = self.text[..at].chars().count() + 1;
-        Error::mistake(format!("explain: column {column} of `{}`: {what}", self.text))
+        format!("explain: column {column} of `{}`: {what}", self.text)
     }
 
     fn trailing(&self, letter: char) -> Error {
@@ -436,9 +440,8 @@ impl Parser<'_> {
 
     fn applied(&self, at: usize, name: &str, by_place: Vec<Value>, by_name: Vec<(String, Value)>) -> Result<Value> {
         let Some(operation) = OPERATIONS.iter().find(|operation| operation.name == name) else {
-            let mut known: Vec<&str> = OPERATIONS.iter().map(|operation| operation.name).collect();
-            known.sort_unstable();
-            return Err(self.error(at, format!("unknown operation `{name}`; expected one of {}", known.join(", "))));
+            let known = OPERATIONS.iter().map(|operation| operation.name).collect();
+            return Err(unknown(&self.message(at, &format!("unknown operation `{name}`")), name, known));
         };
         let made = operation.applied(by_place, by_name).map_err(|what| self.error(at, format!("{name}: {what}")))?;
         self.made(at, made)

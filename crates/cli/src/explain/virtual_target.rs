@@ -12,6 +12,10 @@ use panoply::{Backend, Device, DeviceInfo, Error, Result};
 /// Default model of an NVIDIA GPU: the first one with tensor cores for bf16.
 const CAPABILITY: &str = "sm_80";
 
+/// Compute capabilities of NVIDIA's GPUs, ten times the version, from Maxwell to Blackwell (CUDA C++ Programming Guide and PTX ISA 9.0).
+const CAPABILITIES: [u32; 21] =
+    [50, 52, 53, 60, 61, 62, 70, 72, 75, 80, 86, 87, 88, 89, 90, 100, 101, 103, 110, 120, 121];
+
 /// Default model of an AMD GPU: the first one with waves of 32 lanes.
 const ARCHITECTURE: &str = "gfx1010";
 
@@ -73,8 +77,10 @@ fn of(kind: Backend, model: Option<&str>) -> Option<(Target, &str, String)> {
         Backend::Cuda => {
             let model = model.unwrap_or(CAPABILITY);
             let digits = model.strip_prefix("sm_")?;
-            let is_number = digits.bytes().all(|digit| digit.is_ascii_digit()) && !digits.starts_with('0');
-            let capability = digits.parse().ok().filter(|capability| is_number && (50..1000).contains(capability))?;
+            let capability = digits.parse().ok().filter(|capability| CAPABILITIES.contains(capability))?;
+            if digits.starts_with(['0', '+']) {
+                return None;
+            }
             let (major, minor) = (capability / 10, capability % 10);
             let what = format!("NVIDIA GPUs of compute capability {major}.{minor} ({model})");
             Some((Target::cuda_minimum(capability), model, what))
@@ -103,7 +109,7 @@ fn of(kind: Backend, model: Option<&str>) -> Option<(Target, &str, String)> {
 /// Describes the models of a backend.
 fn models(kind: Backend) -> &'static str {
     match kind {
-        Backend::Cuda => "a cuda model is a compute capability of at least 5.0, such as cuda:sm_90",
+        Backend::Cuda => "a cuda model is the compute capability of an NVIDIA GPU from 5.0 to 12.1, such as cuda:sm_90",
         Backend::Rocm => "a rocm model is an architecture, such as rocm:gfx90a",
         Backend::Metal
         | Backend::OneApi

@@ -2,7 +2,7 @@
 
 use panoply::nn::metrics::ConfusionMatrix;
 
-use super::curves::STYLE;
+use super::curves::{LETTER, STYLE};
 use super::metrics::LabelMetrics;
 use crate::console;
 
@@ -77,8 +77,9 @@ const NUMBERED: usize = 24;
 pub fn draw(counts: &ConfusionMatrix, classes: &[String]) -> String {
     let shown = shown(counts);
     let side = if shown.len() <= NUMBERED { 40.0 } else { 12.0 };
-    let longest = shown.iter().map(|class| classes[*class].chars().count()).max().unwrap_or(1) as f64;
-    let margin = 34.0 + longest.min(24.0) * 7.5;
+    let labels: Vec<String> = shown.iter().map(|class| label(&classes[*class], LABEL)).collect();
+    let longest = labels.iter().map(|label| label.chars().count()).max().unwrap_or(1) as f64;
+    let margin = 34.0 + longest * LETTER;
     let size = shown.len() as f64 * side;
     let (width, height) = (margin + size + 16.0, margin + size + 16.0);
     let mut svg = format!(
@@ -97,7 +98,7 @@ pub fn draw(counts: &ConfusionMatrix, classes: &[String]) -> String {
     );
     for (row, right) in shown.iter().enumerate() {
         let at = margin + (row as f64 + 0.5) * side;
-        let class = escaped(&classes[*right]);
+        let class = format!("<title>{}</title>{}", escaped(&classes[*right]), escaped(&labels[row]));
         svg += &format!("<text x=\"{}\" y=\"{}\" text-anchor=\"end\">{class}</text>", margin - 6.0, at + 4.0);
         svg += &format!("<text transform=\"translate({} {}) rotate(-90)\">{class}</text>\n", at + 4.0, margin - 6.0);
         svg += &squares(counts, (row, *right), &shown, (margin, side));
@@ -130,6 +131,17 @@ fn squares(
     svg
 }
 
+/// Maximum number of characters of a class name in the image.
+const LABEL: usize = 24;
+
+/// Returns a name with at most `most` characters, the last of which is … if some are missing.
+pub fn label(name: &str, most: usize) -> String {
+    match name.char_indices().nth(most) {
+        None => name.to_string(),
+        Some(_) => name.chars().take(most - 1).chain(['…']).collect(),
+    }
+}
+
 /// Escapes text for SVG; control characters, which XML mostly cannot represent, are escaped as in the terminal.
 pub fn escaped(text: &str) -> String {
     console::escaped(text).replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
@@ -155,6 +167,17 @@ mod tests {
             assert!(svg.contains(part), "{part} in {svg}");
         }
         assert!(!svg.contains(">0<") && svg.matches("<rect").count() == 4);
+    }
+
+    #[test]
+    fn long_names_are_shortened_to_the_margin() {
+        let counts = ConfusionMatrix::of(&[0, 1], &[0, 1], 2).unwrap();
+        let svg = draw(&counts, &["x".repeat(80), "y".to_string()]);
+        let short = format!("</title>{}…</text>", "x".repeat(23));
+        assert_eq!(svg.matches(&short).count(), 2, "{svg}");
+        assert!(svg.contains(&format!("<title>{}</title>", "x".repeat(80))));
+        let width: f64 = svg.split("viewBox=\"0 0 ").nth(1).unwrap().split(' ').next().unwrap().parse().unwrap();
+        assert_eq!(width, 34.0 + 24.0 * LETTER + 2.0 * 40.0 + 16.0);
     }
 
     /// The output size depends on the number of examples, not on the square of the number of classes.

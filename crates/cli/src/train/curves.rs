@@ -7,6 +7,9 @@ pub const STYLE: &str = "<style>text{font:13px system-ui,sans-serif;fill:#333}.t
 .grid{stroke:#777;stroke-opacity:.3;fill:none}.train{stroke:#0a84d6;fill:none;stroke-width:2}.held{stroke:#e0782a;fill:none;stroke-width:2}\
 .best{stroke:#777;stroke-dasharray:3 4;fill:none}@media(prefers-color-scheme:dark){text{fill:#ddd}}</style>";
 
+/// Width of a character in this font.
+pub const LETTER: f64 = 7.5;
+
 const WIDTH: f64 = 680.0;
 const HEIGHT: f64 = 260.0;
 const LEFT: f64 = 64.0;
@@ -67,21 +70,23 @@ impl Panel {
             Scale::Plain | Scale::Percent => ticks(low, 1.0),
         };
         let (low, high) = (ticks[0], ticks[ticks.len() - 1]);
+        let percent = self.scale == Scale::Percent;
+        let label = |tick: f64| if percent { format!("{} %", tidy(tick * 100.0)) } else { tidy(tick) };
+        let longest = ticks.iter().map(|tick| label(*tick).chars().count()).max().unwrap_or(0);
+        let left = LEFT.max(14.0 + longest as f64 * LETTER);
         let (first, last) = (epochs.first().copied().unwrap_or(0), epochs.last().copied().unwrap_or(1));
         let span = (last.saturating_sub(first)).max(1) as f64;
-        let x = |epoch: usize| LEFT + (epoch as f64 - first as f64) / span * (WIDTH - LEFT - RIGHT);
+        let x = |epoch: usize| left + (epoch as f64 - first as f64) / span * (WIDTH - left - RIGHT);
         let y = |value: f64| HEIGHT - BOTTOM - (value - low) / (high - low) * (HEIGHT - TOP - BOTTOM);
 
-        let mut svg = format!("<text class=\"title\" x=\"{LEFT}\" y=\"20\">{}</text>\n", self.title);
+        let mut svg = format!("<text class=\"title\" x=\"{left}\" y=\"20\">{}</text>\n", self.title);
         for tick in &ticks {
-            let percent = self.scale == Scale::Percent;
-            let label = if percent { format!("{} %", tidy(tick * 100.0)) } else { tidy(*tick) };
-            let (at, end) = (y(*tick), WIDTH - RIGHT);
-            svg += &format!("<path class=\"grid\" d=\"M{LEFT} {at:.1}H{end}\"/>");
-            svg += &format!("<text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{label}</text>\n", LEFT - 8.0, at + 4.0);
+            let (at, end, label) = (y(*tick), WIDTH - RIGHT, label(*tick));
+            svg += &format!("<path class=\"grid\" d=\"M{left} {at:.1}H{end}\"/>");
+            svg += &format!("<text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{label}</text>\n", left - 8.0, at + 4.0);
         }
         let (bottom, end) = (HEIGHT - BOTTOM, WIDTH - RIGHT);
-        svg += &format!("<path class=\"axis\" d=\"M{LEFT} {TOP}V{bottom}H{end}\"/>\n");
+        svg += &format!("<path class=\"axis\" d=\"M{left} {TOP}V{bottom}H{end}\"/>\n");
         let every = (epochs.len().div_ceil(10)).max(1);
         for epoch in epochs.iter().filter(|epoch| (**epoch - first).is_multiple_of(every)) {
             svg +=

@@ -31,7 +31,7 @@ use ratatui_widgets::chart::{Axis, Chart, Dataset, GraphType, LegendPosition};
 use ratatui_widgets::gauge::Gauge;
 use ratatui_widgets::paragraph::Paragraph;
 
-use super::curves::tidy;
+use super::curves::{ticks, tidy};
 use super::metrics::in_words;
 use crate::output::INTERRUPTED;
 
@@ -357,9 +357,15 @@ fn chart(frame: &mut Frame<'_>, area: Rect, title: &str, bounds: [f64; 2], epoch
         let set = Dataset::default().name(*name).marker(Marker::Braille).graph_type(GraphType::Line);
         set.style(Style::new().fg(*color)).data(points)
     });
-    let [low, high] = bounds;
+    // Round numbers around the values. The chart spreads its labels evenly and has room for six.
+    let mut ticks = ticks(bounds[0], bounds[1]);
+    let every = (ticks.len() - 1).div_ceil(5);
+    while !(ticks.len() - 1).is_multiple_of(every) {
+        ticks.push(2.0 * ticks[ticks.len() - 1] - ticks[ticks.len() - 2]);
+    }
+    let bounds = [ticks[0], ticks[ticks.len() - 1]];
     let across = Axis::default().bounds([0.0, epochs.max(1) as f64]).labels(["0".to_string(), epochs.to_string()]);
-    let up = [low, (low + high) / 2.0, high].map(|value| tidy((value * 1e3).round() / 1e3));
+    let up: Vec<String> = ticks.iter().step_by(every).map(|tick| tidy(*tick)).collect();
     let chart = Chart::new(sets.collect())
         .block(Block::bordered().title(title))
         .x_axis(across.style(Style::new().dim()))

@@ -27,9 +27,13 @@ pub struct DataArgs {
     /// Column whose value groups rows into sequences: rows with the same value are one example
     #[arg(long, visible_alias = "sequence", value_name = "COLUMN")]
     pub sequence_column: Option<String>,
-    /// True if the first line of a table contains column names [default: detected]
-    #[arg(long, value_name = "BOOL", value_parser = BoolishValueParser::new())]
+    /// The first line of a table contains column names [default: detected]
+    #[arg(long, value_name = "BOOL", value_parser = BoolishValueParser::new(), hide_possible_values = true, num_args = 0..=1,
+        require_equals = true, default_missing_value = "true")]
     pub header: Option<bool>,
+    /// The first line of a table is an example
+    #[arg(long, conflicts_with = "header")]
+    pub no_header: bool,
     /// Treatment of missing values in a table [default: the median of numbers and the most frequent category; a feature marks them if
     /// more than 5 % are missing]
     #[arg(long, value_enum)]
@@ -91,6 +95,7 @@ impl DataArgs {
     #[must_use]
     pub fn merged_over(self, other: DataArgs) -> DataArgs {
         let several = |here: Vec<String>, there: Vec<String>| if here.is_empty() { there } else { here };
+        let header = self.header().or(other.header());
         DataArgs {
             task: self.task.or(other.task),
             label: several(self.label, other.label),
@@ -98,13 +103,19 @@ impl DataArgs {
             categorical: several(self.categorical, other.categorical),
             keep_columns: self.keep_columns || other.keep_columns,
             sequence_column: self.sequence_column.or(other.sequence_column),
-            header: self.header.or(other.header),
+            header,
+            no_header: false,
             missing: self.missing.or(other.missing),
             decimal: self.decimal.or(other.decimal),
             encoding: self.encoding.or(other.encoding),
             image_size: self.image_size.or(other.image_size),
             context_length: self.context_length.or(other.context_length),
         }
+    }
+
+    /// Returns true if the first line is a header, if that is set.
+    fn header(&self) -> Option<bool> {
+        self.header.or(self.no_header.then_some(false))
     }
 
     /// Returns the options for the reader.
@@ -115,13 +126,13 @@ impl DataArgs {
             TaskArg::MultiLabel => Task::MultiLabel,
             TaskArg::Text => Task::Text,
         });
+        let header = self.header();
         let DataArgs {
             label: labels,
             drop_columns: without,
             categorical,
             keep_columns,
             sequence_column: sequence,
-            header,
             missing,
             decimal,
             encoding,

@@ -13,6 +13,7 @@ use panoply::{Error, Result};
 use super::dashboard::{self, Dashboard, RunInfo};
 use super::metrics::in_words;
 use super::run_dir::RunDir;
+use crate::console::is_quiet;
 use crate::output::INTERRUPTED;
 
 /// Returns a flag that the first Ctrl-C sets; the second one ends the program. Prints a message unless `silent`.
@@ -78,7 +79,7 @@ impl Screen {
 
     /// Shows a progress bar if stderr is a terminal and `quiet` is false.
     pub fn show_bar(&mut self, quiet: bool) {
-        if quiet || !std::io::stderr().is_terminal() {
+        if quiet || is_quiet() || !std::io::stderr().is_terminal() {
             return;
         }
         let bar = ProgressBar::new(0);
@@ -143,7 +144,7 @@ impl Callback for Screen {
         self.history.push(report.clone());
         let drawn = match &mut self.show {
             Show::Bar(bar) if bar.is_hidden() => {
-                eprintln!("{line}");
+                note!("{line}");
                 Ok(())
             }
             Show::Bar(bar) => {

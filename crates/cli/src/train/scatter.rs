@@ -1,7 +1,7 @@
 //! Scatter plot of actual and predicted values in SVG; perfect predictions lie on the diagonal.
 
-use super::confusion::escaped;
-use super::curves::{STYLE, ticks, tidy};
+use super::confusion::{escaped, label};
+use super::curves::{LETTER, STYLE, ticks, tidy};
 
 const SIDE: f64 = 420.0;
 const MARGIN: f64 = 70.0;
@@ -12,34 +12,49 @@ const MOST: usize = 2000;
 /// Maximum number of plots; further targets are not drawn.
 const SQUARES: usize = 12;
 
+/// Maximum number of characters of a target's name below its plot.
+const TITLE: usize = 48;
+
 /// Draws one plot per target, with a point per example: the actual value on x, the predicted value on y.
 pub fn draw(right: &[f64], read: &[f64], names: &[String]) -> String {
     let count = names.len();
-    let (size, label) = (SIDE + MARGIN + 20.0, "actual and predicted values");
+    let (margin, description) = (margin(right.iter().chain(read)), "actual and predicted values");
+    let size = SIDE + margin + 20.0;
     let mut svg = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {} {size}\" role=\"img\" aria-label=\"{label}\">\
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {} {size}\" role=\"img\" aria-label=\"{description}\">\
          {STYLE}<style>.point{{fill:#0a84d6;fill-opacity:.5}}</style>\n",
         size * count.min(SQUARES) as f64
     );
     if count > SQUARES {
         let said = format!("the first {SQUARES} of {count} targets; predictions.csv has all");
-        svg += &format!("<text class=\"title\" x=\"{MARGIN}\" y=\"14\">{said}</text>\n");
+        svg += &format!("<text class=\"title\" x=\"{margin}\" y=\"14\">{said}</text>\n");
     }
     for (at, name) in names.iter().enumerate().take(SQUARES) {
         let pairs = right.iter().zip(read).skip(at).step_by(count);
         let pairs = pairs.map(|(right, read)| (*right, *read));
         let pairs: Vec<(f64, f64)> = pairs.filter(|(right, read)| right.is_finite() && read.is_finite()).collect();
-        let title = if count > 1 { format!("{}, actual", escaped(name)) } else { "actual".to_string() };
-        svg += &format!("<g transform=\"translate({} 20)\">\n", MARGIN + size * at as f64);
-        svg += &(square(&pairs, &title) + "</g>\n");
+        let title = if count > 1 { format!("{}, actual", escaped(&label(name, TITLE))) } else { "actual".to_string() };
+        svg += &format!("<g transform=\"translate({} 20)\">\n", margin + size * at as f64);
+        svg += &(square(&pairs, &title, margin) + "</g>\n");
     }
     svg + "</svg>\n"
 }
 
-fn square(pairs: &[(f64, f64)], title: &str) -> String {
-    let all = || pairs.iter().flat_map(|(right, read)| [*right, *read]);
-    let (low, high) = all().fold((f64::MAX, f64::MIN), |(low, high), value| (low.min(value), high.max(value)));
-    let ticks = if low <= high { ticks(low, high) } else { ticks(0.0, 1.0) };
+/// Returns the space for the title and the labels left of a plot: at least [`MARGIN`], and more for long numbers.
+fn margin<'a>(values: impl Iterator<Item = &'a f64>) -> f64 {
+    let longest = ticks_of(values.copied()).iter().map(|tick| tidy(*tick).chars().count()).max().unwrap_or(0);
+    MARGIN.max(36.0 + longest as f64 * LETTER)
+}
+
+/// Returns round numbers that enclose the finite values.
+fn ticks_of(values: impl Iterator<Item = f64>) -> Vec<f64> {
+    let finite = values.filter(|value| value.is_finite());
+    let (low, high) = finite.fold((f64::MAX, f64::MIN), |(low, high), value| (low.min(value), high.max(value)));
+    if low <= high { ticks(low, high) } else { ticks(0.0, 1.0) }
+}
+
+fn square(pairs: &[(f64, f64)], title: &str, margin: f64) -> String {
+    let ticks = ticks_of(pairs.iter().flat_map(|(right, read)| [*right, *read]));
     let (low, high) = (ticks[0], ticks[ticks.len() - 1]);
     let at = |value: f64| (value - low) / (high - low) * SIDE;
     let mut svg = String::new();
@@ -57,7 +72,8 @@ fn square(pairs: &[(f64, f64)], title: &str) -> String {
     svg +=
         &format!("<text class=\"title\" x=\"{middle}\" y=\"{}\" text-anchor=\"middle\">{title}</text>\n", SIDE + 38.0);
     svg += &format!(
-        "<text class=\"title\" transform=\"translate(-52 {middle}) rotate(-90)\" text-anchor=\"middle\">predicted</text>\n"
+        "<text class=\"title\" transform=\"translate({} {middle}) rotate(-90)\" text-anchor=\"middle\">predicted</text>\n",
+        18.0 - margin
     );
     svg
 }
@@ -78,6 +94,16 @@ mod tests {
             assert!(!svg.contains("NaN") && svg.ends_with("</svg>\n"), "{svg}");
         }
         assert_eq!(draw(&vec![1.0; 9000], &vec![2.0; 9000], &one).matches("<circle").count(), 1800);
+    }
+
+    #[test]
+    fn long_numbers_widen_the_margin() {
+        let svg = draw(&[1e9, 2e9], &[1e9, 2e9], &["y".to_string()]);
+        assert!(svg.contains(">1000000000<") && svg.contains("translate(111 20)"), "{svg}");
+        assert!(
+            draw(&[1.0], &[1.0], &["z".repeat(90), "y".to_string()])
+                .contains(&format!(">{}…, actual<", "z".repeat(47)))
+        );
     }
 
     /// Each plot has its own axis ticks, even if the targets have very different units.

@@ -166,13 +166,23 @@ impl TrainOptions {
     }
 }
 
-/// Returns the error of the command-line parser as one line.
+/// Returns the error of the command-line parser as one line, with the spelling of files instead of flags: `learning_rate`.
 fn sentence(error: &clap::Error) -> String {
     let text = error.to_string();
     let lines =
         text.lines().map(str::trim).take_while(|line| !line.starts_with("For more") && !line.starts_with("Usage"));
     let lines: Vec<&str> = lines.filter(|line| !line.is_empty()).collect();
-    lines.join("; ").trim_start_matches("error: ").to_string()
+    let line = lines.join("; ").trim_start_matches("error: ").replace("argument", "setting");
+    let mut parts = line.split("--");
+    let mut sentence = parts.next().unwrap_or_default().to_string();
+    for part in parts {
+        let ends = |letter: char| !letter.is_ascii_alphanumeric() && letter != '-';
+        let (name, rest) = part.split_at(part.find(ends).unwrap_or(part.len()));
+        // Flags are followed by a placeholder for their value.
+        let rest = rest.strip_prefix(" <").and_then(|rest| rest.split_once('>')).map_or(rest, |(_, rest)| rest);
+        sentence += &(name.replace('-', "_") + rest);
+    }
+    sentence
 }
 
 impl LengthArgs {

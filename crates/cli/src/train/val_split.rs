@@ -166,12 +166,12 @@ fn labeled_file(labeled: &LabeledData, path: &Path, (reading, reports): (&ReadOp
             let letters: Vec<char> = vocabulary.chars().collect();
             let text = text::load(path, reading.encoding)?;
             let (known, note) = text::known_characters(&text, &letters, path);
-            note.iter().filter(|_| reports).for_each(|note| eprintln!("{}", escaped(note)));
+            note.iter().filter(|_| reports).for_each(|note| note!("{}", escaped(note)));
             text::windows(&known, &letters, *context_length, path)
         }
         format => {
             let read = format.read(path, &labeled.class_names, reading)?;
-            read.notes.iter().filter(|_| reports).for_each(|note| eprintln!("{}", escaped(note)));
+            read.notes.iter().filter(|_| reports).for_each(|note| note!("{}", escaped(note)));
             let (data, unlabeled) = read.labeled().map_err(|error| error.note(format!("in {}", path.display())))?;
             // As in prediction, sequences may be longer than those of training; a network that cannot take them says so.
             let fixed = usize::from(labeled.dataset.seq_lengths.is_some());
@@ -185,7 +185,7 @@ fn labeled_file(labeled: &LabeledData, path: &Path, (reading, reports): (&ReadOp
                 return Err(Error::mistake(message));
             }
             if unlabeled > 0 && reports {
-                eprintln!("{}: {unlabeled} examples without a label are left out", path.display());
+                note!("{}: {unlabeled} examples without a label are left out", path.display());
             }
             Ok(data)
         }

@@ -9,7 +9,7 @@ use serde_json::Value;
 fn training_case_reports_time_and_memory() {
     let place = Place::new("bench");
     let name = "MLP 784-512-256-10, batch 64";
-    let output = place.run(&["bench", "training", "--seconds", "0", "--json", "--only", name]);
+    let output = place.run(&["bench", "training", "--seconds", "0", "--jsonl", "--case", name]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     let row: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((row["name"].as_str(), row["dtype"].as_str()), (Some(name), Some("f32")));
@@ -22,7 +22,7 @@ fn training_case_reports_time_and_memory() {
     if cfg!(target_os = "linux") {
         assert!(number("rss_bytes") > 3.0 * 4.0 * params, "{row}");
     }
-    let refusal = place.refused(&["bench", "training", "--only", "MLP"]);
+    let refusal = place.refused(&["bench", "training", "--case", "MLP"]);
     assert!(refusal.contains("--case MLP: unknown case") && refusal.contains(name), "{refusal}");
 }
 

@@ -30,7 +30,7 @@ fn categorical_columns_are_trained_and_predicted() {
     place.write("more.csv", "class,age,sex\nthird,40,female\nfirst,40,female\nfirst,5,male\nsecond,40,male\n");
     let judged = place.json(&["predict", "runs/ship-1", "more.csv"]);
     let read: Vec<&str> =
-        judged["predictions"].as_array().unwrap().iter().map(|one| one["prediction"].as_str().unwrap()).collect();
+        judged["predictions"].as_array().unwrap().iter().map(|one| one["predicted"].as_str().unwrap()).collect();
     assert_eq!(read, ["no", "yes", "yes", "no"]);
     place.write("crew.csv", "class,age,sex\nthird,40,female\ncrew,40,male\n");
     // As scikit-learn's OneHotEncoder(handle_unknown="ignore") does.

@@ -56,7 +56,7 @@ fn regression_on_a_real_table_is_learned() {
     place.write("more.csv", format!("{}\n{}\n{}\n", kept(head), rows[0], rows[7]));
     let seen = place.json(&["predict", "runs/cells-1", "more.csv"]);
     for row in seen["predictions"].as_array().unwrap() {
-        let (right, read) = (row["target"].as_f64().unwrap(), row["prediction"].as_f64().unwrap());
+        let (right, read) = (row["actual"][0].as_f64().unwrap(), row["predicted"][0].as_f64().unwrap());
         assert!((right - read).abs() < 0.25 * right, "{row}");
     }
     assert_eq!(seen["labeled"], 2);
@@ -102,7 +102,7 @@ fn regression_does_not_depend_on_the_scale_of_numbers() {
         let folder = report["run_dir"].as_str().unwrap().to_string();
         let seen = place.json(&["predict", &folder, &format!("{name}.csv"), "--num-examples", "5"]);
         for row in seen["predictions"].as_array().unwrap() {
-            let (right, read) = (row["target"].as_f64().unwrap(), row["prediction"].as_f64().unwrap());
+            let (right, read) = (row["actual"][0].as_f64().unwrap(), row["predicted"][0].as_f64().unwrap());
             assert!((right - read).abs() < 12.0 * unit, "{name}: {row}");
         }
         // A network file trains as well, with every regression loss; its outputs are rescaled too.
@@ -324,8 +324,8 @@ fn targets_with_a_large_offset_are_predicted_in_f64() {
     let seen = place.json(&["predict", "runs/offset-1", "offset.csv"]);
     let mut squares = 0.0;
     for (row, x) in seen["predictions"].as_array().unwrap().iter().zip(&x) {
-        assert!((row["target"].as_f64().unwrap() - (1e9 + x)).abs() < 1e-6, "{row}");
-        squares += (row["prediction"].as_f64().unwrap() - (1e9 + x)).powi(2);
+        assert!((row["actual"][0].as_f64().unwrap() - (1e9 + x)).abs() < 1e-6, "{row}");
+        squares += (row["predicted"][0].as_f64().unwrap() - (1e9 + x)).powi(2);
     }
     let mean = x.iter().sum::<f64>() / 300.0;
     let spread: f64 = x.iter().map(|x| (x - mean).powi(2)).sum();

@@ -43,15 +43,71 @@ fn device_commands_agree() {
         assert_eq!(one["available"] == false, one["reason"].is_string() && one["fix"].is_string());
     }
     assert_eq!(kind(&summary, "backends", "cpu")["hardware"], 1);
-    assert_eq!(default["device"], devices["recommended"]["device"]);
+    assert_eq!(default["device"], devices["recommended"]);
+}
+
+/// One line for each device comes first, then what could work; the rest only with `--all`.
+#[test]
+fn devices_that_work_come_first() {
+    let document = json(&["devices"], None);
+    let names: Vec<&str> = document["backends"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .flat_map(|one| one["devices"].as_array().into_iter().flatten())
+        .map(|device| device["device"].as_str().unwrap())
+        .collect();
+    let said = |arguments: &[&str]| String::from_utf8(panoply(arguments, None).stdout).unwrap();
+    let shown = said(&["devices"]);
+    let lines: Vec<&str> = shown.lines().collect();
+    assert!(lines[..names.len()].iter().all(|line| line.starts_with("✓ ")), "{shown}");
+    assert!(names.iter().all(|name| lines.iter().filter(|line| line.starts_with(&format!("✓ {name} "))).count() == 1));
+    let default = lines.iter().find(|line| line.ends_with(", the default")).unwrap();
+    assert!(default.starts_with(&format!("✓ {} ", document["recommended"].as_str().unwrap())), "{shown}");
+    assert!(!shown.contains("\n  WebGPU: ") && shown.contains("`panoply devices --all` lists the reasons"), "{shown}");
+    assert!(said(&["devices", "--all"]).contains("\n  WebGPU: WebGPU is only available in browsers"));
+}
+
+#[test]
+fn color_follows_no_color_and_the_terminal() {
+    let shown = |variables: &[(&str, &str)]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_panoply"));
+        command.arg("devices").env_remove("NO_COLOR").env_remove("CLICOLOR_FORCE").envs(variables.iter().copied());
+        String::from_utf8(command.output().unwrap().stdout).unwrap()
+    };
+    assert!(shown(&[("CLICOLOR_FORCE", "1")]).starts_with("\u{1b}[32m✓\u{1b}[0m "));
+    assert!(!shown(&[("CLICOLOR_FORCE", "1"), ("NO_COLOR", "1")]).contains('\u{1b}'));
+    assert!(!shown(&[]).contains('\u{1b}'), "stdout is a pipe");
+}
+
+#[test]
+fn quiet_and_verbose_change_stderr() {
+    let arguments = ["predict", "--device", "cpu", "missing.safetensors"];
+    let said = |more: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_panoply"));
+        command.args(arguments).args(more).env_remove("PANOPLY_DEVICE");
+        String::from_utf8(command.output().unwrap().stderr).unwrap()
+    };
+    let usual = said(&[]);
+    assert!(usual.starts_with("device: cpu (") && usual.lines().count() == 2, "{usual}");
+    assert!(said(&["--quiet"]).starts_with("panoply: ") && said(&["-q"]).lines().count() == 1);
+    let verbose = String::from_utf8(panoply(&["train", "missing.csv", "-v"], None).stderr).unwrap();
+    let rejected = json(&["default"], None)["device_info"]["rejected"].as_array().unwrap().len();
+    assert_eq!(verbose.lines().filter(|line| line.starts_with("  not ")).count(), rejected, "{verbose}");
 }
 
 #[test]
 fn strict_fails_without_an_accelerator() {
-    let expected = if json(&["default"], None)["is_fallback"] == true { 3 } else { 0 };
-    for command in [&["default", "--strict"][..], &["selftest", "--only", "kernels", "--strict"]] {
+    let expected = if json(&["default"], None)["device_info"]["is_fallback"] == true { 3 } else { 0 };
+    for command in [&["default", "--strict"][..], &["selftest", "--suite", "kernels", "--strict"]] {
         let output = panoply(command, None);
         assert_eq!(output.status.code(), Some(expected), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+    if expected == 3 {
+        // Before the work.
+        let refused = panoply(&["train", "digits", "--strict"], None);
+        assert_eq!((refused.status.code(), refused.stdout.len()), (Some(3), 0));
+        assert!(String::from_utf8_lossy(&refused.stderr).contains("panoply: --strict: no accelerator was found"));
     }
     assert_eq!(panoply(&["default"], None).status.code(), Some(0));
     // An explicit request for the CPU is not a fallback.
@@ -61,7 +117,7 @@ fn strict_fails_without_an_accelerator() {
     assert_eq!(output.status.code(), Some(0));
     let document: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(
-        (&document["selected_by"], &document["is_fallback"]),
+        (&document["device_info"]["selected_by"], &document["device_info"]["is_fallback"]),
         (&"requested by PANOPLY_DEVICE".into(), &false.into())
     );
 }
@@ -111,7 +167,7 @@ fn selftest_runs_every_suite() {
     assert!(all["passed"].as_u64().unwrap() > 400, "{}", all["passed"]);
     let sine = all["checks"].as_array().unwrap().iter().find(|check| check["check"] == "sin").unwrap();
     assert!(sine["max_error"].as_f64().unwrap() > 0.5 && sine["tolerance"] == 2.0, "{sine}");
-    let some = json(&["selftest", "--device", "cpu", "--only", "contract,functions"], None);
+    let some = json(&["selftest", "--device", "cpu", "--suite", "contract,functions"], None);
     assert_eq!(parts(&some), ["contract", "functions"]);
 }
 

@@ -303,7 +303,7 @@ fn tables_are_trained_and_predicted() {
     place.write("more.csv", "\"height, in cm\",width\n3.4,190\n-1.4,10\n");
     let seen = place.json(&["predict", model, "more.csv"]);
     let read: Vec<&str> =
-        seen["predictions"].as_array().unwrap().iter().map(|row| row["prediction"].as_str().unwrap()).collect();
+        seen["predictions"].as_array().unwrap().iter().map(|row| row["predicted"].as_str().unwrap()).collect();
     assert_eq!(read, ["tulip", "rose"]);
     assert_eq!(seen["predictions"][0]["example"], "line 2");
     place.write("other.csv", "width,depth\n1,2\n");
@@ -407,7 +407,7 @@ fn image_folders_are_trained_and_predicted() {
     assert_eq!((report["accuracy"].as_f64(), report["num_parameters"].as_u64()), (Some(1.0), Some(130)));
     image(12, true, 3).save(place.0.join("new.png")).unwrap();
     let seen = place.json(&["predict", "runs/halves-1/model.safetensors", "new.png"]);
-    assert_eq!(seen["predictions"][0]["prediction"], "right");
+    assert_eq!(seen["predictions"][0]["predicted"], "right");
     place.write("net.toml", network.replace("out_features = 2", "out_features = 3"));
     let refusal = place.refused(&[&train[..], &["--model", "net.toml"]].concat());
     assert!(refusal.contains("net.toml: its output is [3], but there are 2 classes"), "{refusal}");
@@ -512,10 +512,10 @@ fn parquet_tables_are_trained_and_predicted() {
     let report = place.json(&train);
     assert_eq!((report["run_dir"].as_str(), report["accuracy"].is_number()), (Some("runs/houses-1"), true));
     let seen = place.json(&["predict", "runs/houses-1", "houses.parquet"]);
-    assert_eq!((seen["labeled"].as_u64(), seen["predictions"][4]["label"].as_str()), (Some(5), Some("Bergen")));
+    assert_eq!((seen["labeled"].as_u64(), seen["predictions"][4]["actual"].as_str()), (Some(5), Some("Bergen")));
     let refusal = place.refused(&["train", "houses.parquet", "--task", "regression", "--label", "city"]);
     assert!(refusal.contains("houses.parquet:1: city: `Bergen` is not a finite number"), "{refusal}");
-    let refusal = place.refused(&["train", "houses.parquet", "--header", "no"]);
+    let refusal = place.refused(&["train", "houses.parquet", "--no-header"]);
     assert!(refusal.contains("--header: houses.parquet is a Parquet table, which has column names"), "{refusal}");
     place.write("cut.parquet", &std::fs::read(place.0.join("houses.parquet")).unwrap()[..900]);
     assert!(place.refused(&["train", "cut.parquet"]).contains("cut.parquet: "));

@@ -79,8 +79,8 @@ fn class_weights_raise_the_recall_of_rare_classes() {
         let train = ["train", "rare.csv", "--epochs", "40", "--hidden-sizes", "8", "--dropout", "0", "--out", out];
         place.json(&[&train[..], weights].concat());
         let seen = place.json(&["predict", out, "rare.csv"]);
-        let yes = seen["predictions"].as_array().unwrap().iter().filter(|row| row["label"] == "yes");
-        yes.clone().filter(|row| row["prediction"] == "yes").count() as f64 / yes.count() as f64
+        let yes = seen["predictions"].as_array().unwrap().iter().filter(|row| row["actual"] == "yes");
+        yes.clone().filter(|row| row["predicted"] == "yes").count() as f64 / yes.count() as f64
     };
     let plain = recall(&[], "plain");
     for (weights, out) in [("balanced", "balanced"), ("1,16", "given")] {
@@ -192,26 +192,22 @@ fn command_line_overrides_training_options_of_a_file() {
         (
             "epochs = 2",
             "epochs = 0",
-            "net.toml:5: training: epochs: invalid value '0' for '--epochs <EPOCHS>': expected a number of",
+            "net.toml:5: training: epochs: invalid value '0' for 'epochs': expected a number of",
         ),
-        (
-            "\"sgd\"",
-            "\"sdg\"",
-            "net.toml:6: training: optimizer: invalid value 'sdg' for '--optimizer <OPTIMIZER>'; [possible",
-        ),
+        ("\"sgd\"", "\"sdg\"", "net.toml:6: training: optimizer: invalid value 'sdg' for 'optimizer'; [possible"),
         ("weight_decay = 0.05", "weight_decay = -1", "net.toml:9: training: weight_decay: invalid value '-1'"),
         (
             "ema_decay = 0.95",
             "ema_decay = 1",
-            "net.toml:12: training: ema_decay: invalid value '1' for '--ema-decay <DECAY>': expected a",
+            "net.toml:12: training: ema_decay: invalid value '1' for 'ema_decay': expected a",
         ),
-        ("seed = 7", "sead = 7", "net.toml:17: training: sead: unexpected argument '--sead' found"),
-        ("seed = 7", "hidden = [7]", "net.toml:17: training: hidden: unexpected argument '--hidden' found"),
         (
             "seed = 7",
-            "min_steps = 7",
-            "net.toml:5: training: the argument '--epochs <EPOCHS>' cannot be used with '--min-steps <MIN_STEPS>'",
+            "sead = 7",
+            "net.toml:17: training: sead: unexpected setting 'sead' found; tip: a similar setting exists: 'seed'",
         ),
+        ("seed = 7", "hidden = [7]", "net.toml:17: training: hidden: unexpected setting 'hidden' found"),
+        ("seed = 7", "min_steps = 7", "net.toml:5: training: the setting 'epochs' cannot be used with 'min_steps'"),
         ("\"balanced\"", "\"even\"", "net.toml:2: `even` is neither balanced nor a list of class weights"),
     ] {
         place.write("net.toml", NETWORK.replace(from, to));
@@ -304,7 +300,7 @@ fn incompatible_options_are_rejected_before_the_run_starts() {
         (&["tale.txt", "--class-weights", "balanced"], "class weights cannot be used for text"),
         (&["walks.csv", "--sequence-column", "walk"], "walks.csv:3: y: `3`, but `2` in line 2 of the same sequence"),
         (&["walks.csv", "--sequence-column", "walk"], "\n  y is the label; use `--label COLUMN` to select another"),
-        (&["digits", "--header", "no"], "--header does not apply to digits"),
+        (&["digits", "--no-header"], "--header does not apply to digits"),
         (&["--resume", "run", "--ema-decay", "0.9"], "cannot be used with"),
     ] {
         let refusal = place.refused(&[&["train"], arguments].concat());
@@ -322,9 +318,9 @@ fn ambiguous_header_is_reported() {
     let train = ["train", "fruit.csv", "--epochs", "1", "--val-split", "0.3"];
     let said = text(&place.run(&[&train[..], &["--out", "named"]].concat()).stderr);
     let guess =
-        "fruit.csv: its first line (green, pear) is taken as the header; if it is an example, use `--header no`";
+        "fruit.csv: its first line (green, pear) is taken as the header; if it is an example, use `--no-header`";
     assert!(said.contains(guess) && said.contains("target pear with 2 classes"), "{said}");
-    let said = text(&place.run(&[&train[..], &["--header", "no", "--out", "bare"]].concat()).stderr);
+    let said = text(&place.run(&[&train[..], &["--no-header", "--out", "bare"]].concat()).stderr);
     assert!(!said.contains("its first line") && said.contains("target column 2 with 3 classes"), "{said}");
     assert_eq!(manifest(&place, "bare")["data"]["train_examples"].as_u64().unwrap() + 2, 7);
     assert_eq!(place.json(&["predict", "bare", "fruit.csv"])["labeled"], 7);
@@ -367,7 +363,7 @@ fn array_targets_with_several_outputs_are_learned() {
             let numbers = |name: &str| -> Vec<f64> {
                 row[name].as_array().unwrap().iter().map(|number| number.as_f64().unwrap()).collect()
             };
-            let (read, right) = (numbers("prediction"), numbers("target"));
+            let (read, right) = (numbers("predicted"), numbers("actual"));
             assert!(read.len() == 3 && (!sum || (read.iter().sum::<f64>() - 1.0).abs() < 1e-5), "{row}");
             assert!(loss == "huber" || read.iter().all(|share| (0.0..=1.0).contains(share)), "{row}");
             off += read.iter().zip(&right).map(|(read, right)| (read - right).abs()).sum::<f64>() / 900.0;

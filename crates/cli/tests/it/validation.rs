@@ -160,4 +160,28 @@ fn data_are_inspected() {
     assert!(shown.lines().any(|line| line.starts_with("age") && line.ends_with("1         3  20 .. 47.5")), "{shown}");
     place.write("tale.txt", "once upon a time\n".repeat(30));
     assert_eq!(json("tale.txt")["shape"], serde_json::json!([64]));
+    // A folder is data unless it is that of a run.
+    place.write("arrays/x.npy", npy("<f4", "(20, 2)", &[0; 160]));
+    place.write("arrays/y.npy", npy("<i4", "(20,)", &[[0, 0, 0, 0, 1, 0, 0, 0]; 10].concat()));
+    let arrays = json("arrays");
+    assert_eq!((&arrays["examples"], &arrays["shape"]), (&20.into(), &serde_json::json!([2])), "{arrays}");
+    place.json(&["train", "arrays", "--epochs", "1", "--out", "run"]);
+    assert_eq!(json("run")["manifest"]["num_parameters"], json("run/model.safetensors")["manifest"]["num_parameters"]);
+    std::fs::remove_file(place.0.join("run/model.safetensors")).unwrap();
+    let refusal = text(
+        &Command::new(env!("CARGO_BIN_EXE_panoply"))
+            .args(["inspect", "run"])
+            .current_dir(&place.0)
+            .output()
+            .unwrap()
+            .stderr,
+    );
+    assert!(refusal.contains("model.safetensors"), "a run without a model is still a run: {refusal}");
+}
+
+/// Returns a file in NumPy's format 1.0.
+fn npy(dtype: &str, shape: &str, data: &[u8]) -> Vec<u8> {
+    let header = format!("{{'descr': '{dtype}', 'fortran_order': False, 'shape': {shape}, }}\n");
+    let length = (header.len() as u16).to_le_bytes();
+    [b"\x93NUMPY\x01\x00", &length[..], header.as_bytes(), data].concat()
 }

@@ -21,6 +21,8 @@ pub struct Config {
     pub init: i32,
     pub broken: Option<usize>,
     pub prohibited: Option<usize>,
+    /// The CUDA kernel that computes wrong results.
+    pub wrong: Option<String>,
 }
 
 impl Config {
@@ -40,11 +42,16 @@ impl Config {
             init: 0,
             broken: None,
             prohibited: None,
+            wrong: None,
         };
         let names = ["PANOPLY_FAKE_CUDA", "PANOPLY_FAKE_HIP", "PANOPLY_FAKE_ZE"];
         let given = names.map(|name| std::env::var(name).unwrap_or_default());
         for pair in given.iter().flat_map(|text| text.split(',')).filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or_else(|| panic!("{pair}: not name=number"));
+            if name == "wrong" {
+                config.wrong = Some(value.to_string());
+                continue;
+            }
             let radix = if name == "architecture" { 16 } else { 10 };
             let number = u64::from_str_radix(value, radix).unwrap_or_else(|_| panic!("{pair}: not a number"));
             match name {

@@ -424,7 +424,7 @@ fn guesses(table: &CsvTable, path: &Path) -> Vec<String> {
     let names: Vec<&str> = table.names.iter().take(NAMES_SHOWN).map(String::as_str).collect();
     let more = if table.names.len() > NAMES_SHOWN { ", …" } else { "" };
     let guess = format!(
-        "{}: its first line ({}{more}) is taken as the header; if it is an example, use `--header no`",
+        "{}: its first line ({}{more}) is taken as the header; if it is an example, use `--no-header`",
         path.display(),
         names.join(", ")
     );

@@ -189,7 +189,7 @@ fn layer(table: &Table) -> Result<LayerSpec, FileError> {
     // If deserialization fails, the fields are tried one at a time to find the wrong one.
     let whole = Value::Table(Table::from_iter([(kind.clone(), Value::Table(fields.clone()))]));
     LayerSpec::deserialize(whole).map_err(|error| {
-        let message = one_line(error.message());
+        let message = with_nearest(one_line(error.message()));
         let field = if message.starts_with(&format!("unknown variant `{kind}`")) {
             Some("kind".to_string())
         } else {
@@ -207,6 +207,22 @@ fn layer(table: &Table) -> Result<LayerSpec, FileError> {
         FileError { field, what, within: Vec::new() }
     })
 }
+
+/// Adds the most similar names to a message about an unknown one that lists many.
+fn with_nearest(message: String) -> String {
+    let Some((unknown, list)) = message.split_once(", expected one of ") else { return message };
+    let name = unknown.split('`').nth(1).unwrap_or_default();
+    let mut known: Vec<&str> = list.split('`').skip(1).step_by(2).collect();
+    if known.len() <= NEAREST {
+        return message;
+    }
+    let similarity = |known: &str| strsim::normalized_damerau_levenshtein(name, known);
+    known.sort_by(|a, b| similarity(b).total_cmp(&similarity(a)));
+    format!("{unknown}; did you mean `{}`? expected one of {list}", known[..NEAREST].join("`, `"))
+}
+
+/// Number of similar names in a message.
+const NEAREST: usize = 3;
 
 /// Fields that hold lists of layers, as in [`LayerSpec::sublayers`].
 const PARTS: [&str; 4] = ["layers", "shortcut", "target", "memory"];

@@ -15,6 +15,7 @@ use panoply_ir::{Error, Result};
 use web_time::Instant;
 
 use super::select::Selection;
+use crate::build_profile;
 use crate::device::{Device, DeviceOptions};
 use crate::log;
 
@@ -70,7 +71,10 @@ impl Registry {
     /// A `PANOPLY_*` variable has an invalid value.
     pub fn global() -> Result<&'static Registry> {
         static GLOBAL: OnceLock<Result<Registry>> = OnceLock::new();
-        let make = || Ok(Registry::new(built_in()?, DeviceOptions::from_env()?));
+        let make = || {
+            build_profile::warn_if_unoptimized();
+            Ok(Registry::new(built_in()?, DeviceOptions::from_env()?))
+        };
         GLOBAL.get_or_init(make).as_ref().map_err(Error::clone)
     }
 

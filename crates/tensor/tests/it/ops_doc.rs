@@ -156,7 +156,7 @@ fn page(primitives: &str, operations: &str, count: usize) -> String {
          The shape of a result follows from the shapes of what it is made of, never from values: there is no `unique`, no list of the places that are not\n\
          zero and no selection by a mask. `where_self`, `masked_fill`, `sort`, `topk` and `bincount` say the same with a length that is known.\n\n\
          ## Where they pass\n\n\
-         Rows of the table whose results, and whose gradients, are within their tolerance on a device. `panoply selftest --only ops` asks yours.\n\n\
+         Rows of the table whose results, and whose gradients, are within their tolerance on a device. `panoply selftest --suite ops` asks yours.\n\n\
          {begin}{devices}{end}\n\n\
          ## Operations\n\n\
          The primitives of each row of the op table. Several rows test one operation in different ways. The types are those that the\n\

@@ -29,6 +29,9 @@ const TABLE: &[(&str, &[&str])] = &[
     ("xtask", &[]),
 ];
 
+/// The only build script: it passes on the optimization level, for a warning about slow builds.
+const BUILD_SCRIPT: &str = "crates/runtime/build.rs";
+
 /// Crates (folder names) that must stay light, and packages that they must not depend on, even transitively.
 const LIGHT: &[&str] = &["ir", "compile", "device", "cpu"];
 const HEAVY: &[&str] = &["wgpu", "cudarc", "opencl3", "cl3", "ash", "naga", "libloading"];
@@ -71,7 +74,9 @@ pub fn table(sources: &[Source]) -> Vec<Finding> {
 /// Checks that there are no build scripts and no build dependencies.
 pub fn build_scripts(sources: &[Source]) -> Vec<Finding> {
     // The build script of a crate is beside its Cargo.toml: `crates/x/build.rs`.
-    let script = |source: &&Source| source.path.ends_with("/build.rs") && source.path.matches('/').count() == 2;
+    let script = |source: &&Source| {
+        source.path.ends_with("/build.rs") && source.path.matches('/').count() == 2 && source.path != BUILD_SCRIPT
+    };
     let scripts = sources.iter().filter(script).map(|source| Finding {
         path: source.path.clone(),
         line: 1,
@@ -86,6 +91,47 @@ pub fn build_scripts(sources: &[Source]) -> Vec<Finding> {
         })
     });
     scripts.chain(wanted).collect()
+}
+
+/// Crates (folder names) that are never published: tests and development tasks.
+const UNPUBLISHED: &[&str] = &["driver-sim", "web", "xtask"];
+
+/// Checks what `cargo package` requires of a crate without asking a registry: a description, the license, the readme, and a version beside
+/// the path of each published dependency. A path without a version is left out of a package, which test dependencies need.
+pub fn packages(sources: &[Source]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (krate, source) in manifests(sources) {
+        let is_published = !UNPUBLISHED.contains(&krate);
+        let needs: &[&str] = match is_published {
+            true => {
+                &["description = ", "license.workspace = true", "readme.workspace = true", "publish.workspace = true"]
+            }
+            false => &["publish = false"],
+        };
+        let lacks = |needed: &&&str| !source.text.lines().any(|line| line.starts_with(**needed));
+        findings.extend(needs.iter().filter(lacks).map(|needed| Finding {
+            path: source.path.clone(),
+            line: 1,
+            what: format!("no line `{needed}…`"),
+        }));
+    }
+    let Some(root) = sources.iter().find(|source| source.path == "Cargo.toml") else { return findings };
+    let value = |line: &str, key: &str| Some(line.split_once(&format!("{key} = \""))?.1.split('"').next()?.to_string());
+    let version = root.text.lines().filter(|line| line.starts_with("version")).find_map(|line| value(line, "version"));
+    for (index, line) in root.text.lines().enumerate() {
+        let Some(folder) = value(line, "path") else { continue };
+        let is_published = !UNPUBLISHED.iter().any(|krate| folder == format!("crates/{krate}"));
+        let stated = line.split_once('{').and_then(|(_, rest)| value(rest, "version"));
+        if stated != version.clone().filter(|_| is_published) {
+            let what = if is_published {
+                "its version is not that of the workspace"
+            } else {
+                "a version, though it is never published"
+            };
+            findings.push(Finding { path: root.path.clone(), line: index + 1, what: format!("`{folder}`: {what}") });
+        }
+    }
+    findings
 }
 
 /// Checks the transitive dependencies of the light crates with cargo.
@@ -239,6 +285,25 @@ mod tests {
             "build-script",
             &[("crates/x/Cargo.toml", "[build-dependencies]\ncc = \"1\"\n")],
             &["crates/x/Cargo.toml:2"],
+        );
+    }
+
+    #[test]
+    fn incomplete_packages_are_found() {
+        let good = "[package]\nlicense.workspace = true\nreadme.workspace = true\npublish.workspace = true\ndescription = \"x\"\n";
+        let root = "[workspace.package]\nversion = \"0.1.0\"\n\n[workspace.dependencies]\n\
+                    panoply-ir = { version = \"0.1.0\", path = \"crates/ir\" }\n\
+                    panoply-nn = { path = \"crates/nn\", default-features = false }\n\
+                    panoply-driver-sim = { path = \"crates/driver-sim\" }\n";
+        check(
+            "packages",
+            &[
+                ("crates/ir/Cargo.toml", good),
+                ("crates/nn/Cargo.toml", &good.replace("readme.workspace = true\n", "")),
+                ("crates/xtask/Cargo.toml", "[package]\npublish = false\n"),
+                ("Cargo.toml", root),
+            ],
+            &["crates/nn/Cargo.toml:1", "Cargo.toml:6"],
         );
     }
 

@@ -265,7 +265,7 @@ fn control_characters_in_names_are_escaped() {
         clean(&format!("{arguments:?}"), &output.stderr);
         if arguments.contains(&"--json") {
             let document: Value = serde_json::from_str(&shown).unwrap();
-            let read = document["predictions"][0]["prediction"].as_str().unwrap();
+            let read = document["predictions"][0]["predicted"].as_str().unwrap();
             assert!(read.starts_with(evil), "JSON contains the name unchanged: {read:?}");
         } else if arguments[1] == "m.safetensors" && arguments[0] == "predict" {
             assert!(shown.contains("\\u{1b}[2J\\u{9b}31m\\ncat\\u{202e}"), "{shown}");

@@ -3,10 +3,11 @@
 use panoply::internal::library_search::Library;
 use panoply::runtime::Backend;
 
-use super::machine::Machine;
+use crate::machine::{Card, Machine};
 
 const NVIDIA: u16 = 0x10de;
 const AMD: u16 = 0x1002;
+const INTEL: u16 = 0x8086;
 
 /// A problem and its fix.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,12 +15,12 @@ pub struct Diagnosis {
     /// The problem.
     pub what: String,
     /// The fix.
-    pub remedy: String,
+    pub fix: String,
 }
 
 impl Diagnosis {
-    fn new(what: impl Into<String>, remedy: impl Into<String>) -> Option<Diagnosis> {
-        Some(Diagnosis { what: what.into(), remedy: remedy.into() })
+    fn new(what: impl Into<String>, fix: impl Into<String>) -> Option<Diagnosis> {
+        Some(Diagnosis { what: what.into(), fix: fix.into() })
     }
 }
 
@@ -38,6 +39,34 @@ fn names(kind: Backend) -> &'static [&'static str] {
         Backend::Vulkan => &["libvulkan.so.1"],
         Backend::Metal | Backend::Dx12 | Backend::WebGpu | Backend::Cpu => &[],
     }
+}
+
+/// Returns true if this machine can have devices of a backend: the system has the interface, and there is a card, or the bus is not visible.
+pub fn has_hardware(kind: Backend, machine: &Machine) -> bool {
+    let exists = match kind {
+        Backend::Metal => cfg!(target_vendor = "apple"),
+        Backend::Dx12 => cfg!(windows),
+        Backend::Cuda | Backend::Rocm | Backend::OneApi | Backend::Vulkan => cfg!(not(target_vendor = "apple")),
+        Backend::WebGpu => false,
+        Backend::OpenCl | Backend::Cpu => true,
+    };
+    let is_hidden = !machine.bus || machine.wsl;
+    let of = |vendor: u16| machine.cards_of(vendor).next().is_some();
+    let has_card = match kind {
+        Backend::Cuda => of(NVIDIA) || machine.nvidia_module.is_some(),
+        Backend::Rocm => of(AMD),
+        Backend::OneApi => of(INTEL),
+        Backend::OpenCl | Backend::Vulkan | Backend::Metal | Backend::Dx12 | Backend::WebGpu => {
+            machine.cards.iter().any(is_gpu)
+        }
+        Backend::Cpu => true,
+    };
+    exists && (is_hidden || has_card)
+}
+
+/// Returns true unless the card only shows the screen of a virtual machine.
+fn is_gpu(card: &Card) -> bool {
+    card.maker() != "virtual" && card.maker() != "other"
 }
 
 /// Returns why a backend without devices has none although the hardware is present; `None` if nothing is wrong.
@@ -157,7 +186,7 @@ fn rocm(machine: &Machine) -> Option<Diagnosis> {
 
 /// Checks the loader library of the interface, which is separate from the drivers.
 fn loader(kind: Backend, machine: &Machine) -> Option<Diagnosis> {
-    let card = machine.cards.iter().find(|card| card.maker() != "virtual" && card.maker() != "other")?;
+    let card = machine.cards.iter().find(|card| is_gpu(card))?;
     let name = names(kind).first()?;
     let package = if kind == Backend::OpenCl { "ocl-icd-libopencl1" } else { "libvulkan1" };
     match library(kind, machine) {

@@ -65,6 +65,11 @@ impl Card {
 }
 
 impl Machine {
+    /// Reads the state of this machine. Call it after device discovery, so that the libraries which that loaded are visible.
+    pub fn read_system() -> Machine {
+        Machine::read(Path::new("/"), &std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default())
+    }
+
     /// Reads the state of the machine with this root folder, which is `/` except in tests.
     pub fn read(root: &Path, library_path: &OsStr) -> Machine {
         let text = |path: &str| fs::read_to_string(root.join(path)).unwrap_or_default();

@@ -1,13 +1,13 @@
 //! Diagnoses of faulty set-ups.
 
-use super::super::machine::Node;
-use super::super::machine::tests::{OURS, Root};
 use super::*;
+use crate::machine::Node;
+use crate::machine::tests::{OURS, Root};
 
 #[track_caller]
 fn finding(kind: Backend, machine: &Machine) -> (String, String) {
-    let Diagnosis { what, remedy } = diagnose(kind, machine).expect("a problem is found");
-    (what, remedy)
+    let Diagnosis { what, fix } = diagnose(kind, machine).expect("a problem is found");
+    (what, fix)
 }
 
 fn card(root: &Root, driver: Option<&str>) {
@@ -26,27 +26,36 @@ fn machine_without_a_card_has_no_diagnosis() {
     }
 }
 
+#[test]
+fn hardware_is_found_by_vendor() {
+    let root = Root::new("hardware");
+    card(&root, None);
+    let mut machine = root.machine();
+    assert!(has_hardware(Backend::Cuda, &machine) && !has_hardware(Backend::Rocm, &machine));
+    assert!(!has_hardware(Backend::WebGpu, &machine));
+    // Cards are not on the bus of WSL.
+    machine.wsl = true;
+    assert!(has_hardware(Backend::Rocm, &machine));
+}
+
 #[cfg(unix)]
 #[test]
 fn cuda() {
     let root = Root::new("cuda");
     card(&root, Some("nouveau"));
-    let (what, remedy) = finding(Backend::Cuda, &root.machine());
+    let (what, fix) = finding(Backend::Cuda, &root.machine());
     assert_eq!(what, "the NVIDIA card at 0000:01:00.0 uses the kernel driver nouveau, which CUDA cannot use");
-    assert!(remedy.contains("install NVIDIA's driver"));
+    assert!(fix.contains("install NVIDIA's driver"));
 
     root.file("proc/driver/nvidia/version", "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.14  Thu\n");
     assert!(finding(Backend::Cuda, &root.machine()).1.contains("nvidia-modprobe"));
     root.file(".dockerenv", "");
-    let (what, remedy) = finding(Backend::Cuda, &root.machine());
-    assert!(
-        what.contains("not passed to this container (Docker)") && remedy.contains("--gpus all"),
-        "{what}; {remedy}"
-    );
+    let (what, fix) = finding(Backend::Cuda, &root.machine());
+    assert!(what.contains("not passed to this container (Docker)") && fix.contains("--gpus all"), "{what}; {fix}");
 
     root.file("dev/nvidia0", "").file("dev/nvidiactl", "");
-    let (what, remedy) = finding(Backend::Cuda, &root.machine());
-    assert!(what.ends_with("libcuda.so.1 is not") && remedy.contains("NVIDIA_DRIVER_CAPABILITIES"), "{what}; {remedy}");
+    let (what, fix) = finding(Backend::Cuda, &root.machine());
+    assert!(what.ends_with("libcuda.so.1 is not") && fix.contains("NVIDIA_DRIVER_CAPABILITIES"), "{what}; {fix}");
 
     root.library("usr/lib64/libcuda.so.1", 3);
     assert!(finding(Backend::Cuda, &root.machine()).0.ends_with("is for another architecture"));
@@ -58,9 +67,9 @@ fn cuda() {
     machine.loaded = vec!["/usr/lib64/libcuda.so.535.104.05".into()];
     assert_eq!(diagnose(Backend::Cuda, &machine), None, "the library of a container can differ from the module");
     machine.container = None;
-    let (what, remedy) = finding(Backend::Cuda, &machine);
+    let (what, fix) = finding(Backend::Cuda, &machine);
     assert_eq!(what, "libcuda has version 535.104.05, but the kernel module has version 550.54.14");
-    assert!(remedy.contains("restart"));
+    assert!(fix.contains("restart"));
 
     machine.nodes = vec![node("/dev/nvidia0", false)];
     assert_eq!(finding(Backend::Cuda, &machine).0, "/dev/nvidia0 cannot be opened by this user");
@@ -84,8 +93,8 @@ fn rocm() {
     assert!(finding(Backend::Rocm, &root.machine()).1.contains("--device=/dev/kfd"));
     let mut machine = root.machine();
     machine.nodes = vec![node("/dev/kfd", false)];
-    let (what, remedy) = finding(Backend::Rocm, &machine);
-    assert!(what.starts_with("/dev/kfd cannot") && remedy.contains("`render`"), "{what}; {remedy}");
+    let (what, fix) = finding(Backend::Rocm, &machine);
+    assert!(what.starts_with("/dev/kfd cannot") && fix.contains("`render`"), "{what}; {fix}");
     machine.nodes = vec![node("/dev/kfd", true)];
     assert!(finding(Backend::Rocm, &machine).1.contains("ROCm 5"));
     root.library("usr/lib64/libamdhip64.so.6", OURS);
@@ -98,9 +107,9 @@ fn rocm() {
 fn loaders_and_render_nodes() {
     let root = Root::new("loaders");
     root.device("0000:00:02.0", "0x030000\n", "0x8086\n", None);
-    let (what, remedy) = finding(Backend::OpenCl, &root.machine());
+    let (what, fix) = finding(Backend::OpenCl, &root.machine());
     assert_eq!(what, "a card by Intel is present, but the loader libOpenCL.so.1 is not");
-    assert!(remedy.contains("ocl-icd-libopencl1"));
+    assert!(fix.contains("ocl-icd-libopencl1"));
     root.library("usr/lib64/libvulkan.so.1", OURS);
     let mut machine = root.machine();
     assert_eq!(diagnose(Backend::Vulkan, &machine), None, "the reason of the driver is kept");

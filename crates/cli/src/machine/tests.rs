@@ -120,7 +120,7 @@ fn node_without_permission_is_marked() {
     assert_eq!(nodes, [("/dev/nvidia0", false), ("/dev/nvidiactl", true)]);
     let finding = diagnose(Backend::Cuda, &machine).unwrap();
     assert_eq!(finding.what, "/dev/nvidia0 cannot be opened by this user");
-    assert!(finding.remedy.contains("join the group that owns it"), "{}", finding.remedy);
+    assert!(finding.fix.contains("join the group that owns it"), "{}", finding.fix);
 }
 
 #[test]

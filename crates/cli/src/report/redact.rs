@@ -1,0 +1,94 @@
+//! Removes what identifies a machine or a person from text.
+
+use serde_json::Value;
+
+/// Replaces paths, and the names of the host and the user.
+pub struct Redaction {
+    names: Vec<String>,
+}
+
+impl Redaction {
+    /// Creates the redaction for this machine and user.
+    pub fn new() -> Redaction {
+        let host = ["/proc/sys/kernel/hostname", "/etc/hostname"]
+            .into_iter()
+            .find_map(|path| std::fs::read_to_string(path).ok());
+        let user = std::env::home_dir().and_then(|home| Some(home.file_name()?.to_string_lossy().into_owned()));
+        Redaction::of(host.into_iter().chain(user))
+    }
+
+    /// Creates a redaction of these names; common words are not names.
+    fn of(names: impl IntoIterator<Item = String>) -> Redaction {
+        // A host name can be followed by its domain.
+        let both =
+            |name: String| [name.trim().to_string(), name.trim().split('.').next().unwrap_or_default().to_string()];
+        let names = names.into_iter().flat_map(both);
+        let is_name = |name: &String| name.len() > 2 && !["root", "localhost", "user"].contains(&name.as_str());
+        Redaction { names: names.filter(is_name).collect() }
+    }
+
+    /// Redacts every text of a document.
+    pub fn apply(&self, document: &mut Value) {
+        match document {
+            Value::String(text) => *text = self.text(text),
+            Value::Array(values) => values.iter_mut().for_each(|value| self.apply(value)),
+            Value::Object(entries) => entries.values_mut().for_each(|value| self.apply(value)),
+            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        }
+    }
+
+    fn text(&self, text: &str) -> String {
+        let ends = |letter: char| letter.is_whitespace() || "\"'`()[]<>=,;".contains(letter);
+        let (mut redacted, mut rest) = (String::with_capacity(text.len()), text);
+        while !rest.is_empty() {
+            let length = rest.find(ends).unwrap_or(rest.len());
+            let (word, after) = rest.split_at(length);
+            redacted += &self.word(word);
+            let separator = after.chars().next().map_or(0, char::len_utf8);
+            redacted += &after[..separator];
+            rest = &after[separator..];
+        }
+        redacted
+    }
+
+    fn word(&self, word: &str) -> String {
+        let bytes = word.as_bytes();
+        let on_windows =
+            bytes.len() > 2 && bytes[0].is_ascii_alphabetic() && bytes[1] == b':' && matches!(bytes[2], b'\\' | b'/');
+        let is_path = on_windows || ["/", "~/", "\\\\", "file:"].iter().any(|start| word.starts_with(start));
+        if is_path && word.len() > 1 {
+            return "(path)".to_string();
+        }
+        // A name can end with punctuation, and a host name with its domain.
+        let is_part = |letter: char| letter.is_alphanumeric() || letter == '-' || letter == '_';
+        let names = |part: &str| self.names.iter().any(|name| name == part);
+        match names(word) || word.split(|letter| !is_part(letter)).any(names) {
+            true => "(name)".to_string(),
+            false => word.to_string(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_and_names_are_removed() {
+        let redaction = Redaction::of(["gpu-box.lan\n".to_string(), "ada".to_string(), "root".to_string()]);
+        for (text, redacted) in [
+            ("cannot read /srv/ada/x.csv: gone", "cannot read (path) gone"),
+            ("log in 'C:\\Users\\ada\\log.txt', line 3", "log in '(path)', line 3"),
+            ("LD_LIBRARY_PATH=/opt/lib:/usr/lib", "LD_LIBRARY_PATH=(path)"),
+            ("~/.cache (file:///tmp/x)", "(path) ((path))"),
+            ("ada@gpu-box.lan: the root of 2", "(name) the root of 2"),
+            ("30.1 GB/s, x / y, adapter 1/2, and Adam", "30.1 GB/s, x / y, adapter 1/2, and Adam"),
+            ("NVIDIA H100 80GB HBM3 (CUDA 12.4, 550.54.14)", "NVIDIA H100 80GB HBM3 (CUDA 12.4, 550.54.14)"),
+        ] {
+            assert_eq!(redaction.text(text), redacted);
+        }
+        let mut document = serde_json::json!({"a": ["/x/y", 1], "b": {"c": "ada"}, "d": null});
+        redaction.apply(&mut document);
+        assert_eq!(document, serde_json::json!({"a": ["(path)", 1], "b": {"c": "(name)"}, "d": null}));
+    }
+}
