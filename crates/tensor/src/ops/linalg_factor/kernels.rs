@@ -484,7 +484,7 @@ pub fn jacobi<T: Element>() -> Result<Kernel> {
 /// matrix.
 pub fn orthogonalize<T: Element>() -> Result<Kernel> {
     let mut w = Writer::new::<T>("one_sided_jacobi");
-    w.b.group([BLOCK as u32, 1, 1]);
+    w.b.group_size([BLOCK as u32, 1, 1]);
     let (a, v) = (w.b.buffer("a", T::DTYPE, Access::InOut), w.b.buffer("v", T::DTYPE, Access::InOut));
     let (n, sweeps) = (w.size("n"), w.size("sweeps"));
     let (zero, one, two) = (w.b.index(0), w.b.index(1), w.b.index(2));
