@@ -52,6 +52,10 @@ impl MultiHeadAttention {
         let query = apart(self.query.forward(queries, pass), self.num_heads);
         let key = apart(self.key.forward(source, pass), self.num_kv_heads);
         let value = apart(self.value.forward(source, pass), self.num_kv_heads);
+        if query.check().is_err() {
+            // The mistake of all three is reported once.
+            let _ = (key.check(), value.check());
+        }
         let joined = query.scaled_dot_product_attention(&key, &value, attention).transpose(1, 2).flatten(2, -1);
         self.output.forward(&joined, pass)
     }

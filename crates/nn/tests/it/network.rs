@@ -108,10 +108,7 @@ fn nested_layers() {
         bias: true,
     };
     let same = Network::with_input(&[2, 6, 6])
-        .add_layer(block(
-            LayerSpec::conv(4, &[3, 3]).with_padding(Padding::Same),
-            vec![shortcut, LayerSpec::batch_norm()],
-        ))
+        .add_layer(block(LayerSpec::conv(4, &[3, 3]).with_padding([1, 1]), vec![shortcut, LayerSpec::batch_norm()]))
         .add_layer(LayerSpec::ActivationCheckpoint { layers: vec![LayerSpec::Flatten {}, LayerSpec::linear(3)] });
     assert_eq!(network, same);
     let text = serde_json::to_string(&network).unwrap();

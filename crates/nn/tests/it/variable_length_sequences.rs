@@ -202,7 +202,7 @@ fn unsupported_sequence_lengths_are_mistakes() {
         let start = Network::with_input(&[4, 2]);
         for (layers, wrong) in [
             (vec![LayerSpec::Flatten {}], "layer 1 (flatten): it mixes time steps"),
-            (vec![LayerSpec::Relu {}, LayerSpec::conv(4, &[3])], "layer 2 (conv): it mixes"),
+            (vec![LayerSpec::Relu {}, LayerSpec::conv(4, &[3]).with_padding([1])], "layer 2 (conv): it mixes"),
             (vec![LayerSpec::batch_norm()], "layer 1 (batch_norm): it mixes"),
             (
                 vec![LayerSpec::ActivationCheckpoint { layers: vec![LayerSpec::Flatten {}] }],
