@@ -5,7 +5,7 @@ use panoply_ir::{Alu, DType, Error, Scalar};
 use crate::call_attrs::CallAttrs;
 use crate::tensor::Tensor;
 
-/// How the losses of elements or examples become the result.
+/// Reduction of the losses of elements or examples to the result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reduction {
     /// Each loss separately.

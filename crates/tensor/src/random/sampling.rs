@@ -6,7 +6,7 @@ use super::Rng;
 use crate::ops::sort::SortOrder;
 use crate::tensor::Tensor;
 
-/// Whether a sample can contain an element more than once.
+/// Choice between drawing each element at most once and independent draws.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Replacement {
     /// Elements are drawn independently.
