@@ -28,6 +28,8 @@ mod protect;
 mod quantize;
 mod run;
 mod selftest;
+#[cfg(feature = "serve")]
+mod serve;
 mod shell;
 mod status;
 mod train;
@@ -75,6 +77,8 @@ enum Command {
     Predict(predict::PredictCommand),
     Run(Box<run::RunCommand>),
     Chat(Box<chat::ChatCommand>),
+    #[cfg(feature = "serve")]
+    Serve(Box<serve::ServeCommand>),
     Fit(fit::FitCommand),
     Quantize(quantize::QuantizeCommand),
     /// Export a trained model to ONNX
@@ -100,6 +104,8 @@ fn main() -> ExitCode {
         Command::Predict(arguments) => predict::run(&arguments),
         Command::Run(arguments) => run::run(&arguments),
         Command::Chat(arguments) => chat::run(&arguments),
+        #[cfg(feature = "serve")]
+        Command::Serve(arguments) => serve::run(&arguments),
         Command::Fit(arguments) => fit::run(&arguments),
         Command::Quantize(arguments) => quantize::run(&arguments),
         Command::Export(arguments) => export::run(&arguments),

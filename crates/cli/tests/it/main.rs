@@ -13,6 +13,7 @@ mod place;
 mod regression_and_text;
 mod saved_runs;
 mod sequences;
+mod serve;
 mod status;
 mod train;
 mod train_options;
