@@ -22,6 +22,8 @@ use panoply::{Error, Result};
 use serde_json::json;
 use tokio::sync::Notify;
 
+use crate::generation_args::ThreadArgs;
+use crate::load_progress::LoadProgress;
 use crate::output::{self, DeviceArgs, INTERRUPTED};
 
 use api::App;
@@ -70,6 +72,8 @@ pub struct ServeCommand {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
+    threads: ThreadArgs,
+    #[command(flatten)]
     device: DeviceArgs,
 }
 
@@ -80,9 +84,9 @@ pub fn run(arguments: &ServeCommand) -> Result<ExitCode> {
     // Before the model is read, which takes longer.
     let listener = listen(address)?;
     let stop = StopSignal::listen()?;
+    arguments.threads.apply()?;
     let choice = arguments.device.select()?;
-    let open = || Model::open(&arguments.model, &ModelOptions { context_length: arguments.context_length });
-    let model = Arc::new(choice.device().scope(open)?);
+    let model = Arc::new(choice.device().scope(|| arguments.open())?);
     let file_name = || arguments.model.file_stem().map(|name| name.to_string_lossy().into_owned());
     let own_name = || model.name().map(str::to_string).or_else(file_name);
     let name = arguments.model_name.clone().or_else(own_name).unwrap_or_else(|| "model".to_string());
@@ -117,6 +121,13 @@ pub fn run(arguments: &ServeCommand) -> Result<ExitCode> {
 }
 
 impl ServeCommand {
+    /// Opens the model on the current device.
+    fn open(&self) -> Result<Model> {
+        let mut progress = LoadProgress::new("loading");
+        let options = ModelOptions { context_length: self.context_length };
+        Model::open_with_progress(&self.model, &options, &mut |done, all| progress.show(done, all))
+    }
+
     fn api_key(&self) -> Result<Option<String>> {
         let key = match &self.api_key_file {
             Some(path) => {

@@ -111,7 +111,7 @@ const TOOLS: &[Tool] = &[
         name: "OpenAI's Python client",
         loses: "the check of `serve` with it",
         present: |place| has_package(place, "openai"),
-        how: How::Pip { arch: "x86_64", packages: &["openai==3.*"] },
+        how: Installer::Pip { arch: "x86_64", packages: &["openai==3.*"] },
     },
     Tool {
         name: "NVIDIA's ptxas",
