@@ -33,6 +33,8 @@ mod quantize;
 mod report;
 mod run;
 mod selftest;
+#[cfg(feature = "serve")]
+mod serve;
 mod shell;
 mod status;
 mod train;
@@ -91,6 +93,8 @@ enum Command {
     Predict(predict::PredictCommand),
     Run(Box<run::RunCommand>),
     Chat(Box<chat::ChatCommand>),
+    #[cfg(feature = "serve")]
+    Serve(Box<serve::ServeCommand>),
     Fit(fit::FitCommand),
     Quantize(quantize::QuantizeCommand),
     /// Export a trained model to ONNX
@@ -124,6 +128,8 @@ fn main() -> ExitCode {
         Command::Predict(arguments) => predict::run(&arguments),
         Command::Run(arguments) => run::run(&arguments),
         Command::Chat(arguments) => chat::run(&arguments),
+        #[cfg(feature = "serve")]
+        Command::Serve(arguments) => serve::run(&arguments),
         Command::Fit(arguments) => fit::run(&arguments),
         Command::Quantize(arguments) => quantize::run(&arguments),
         Command::Export(arguments) => export::run(&arguments),

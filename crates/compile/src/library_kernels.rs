@@ -36,7 +36,9 @@ pub(crate) fn kernels(
         Routine::MaxPoolBackward(_) | Routine::Sort(_) | Routine::Scatter(_) => None,
         Routine::SolveTriangular(_) | Routine::Cholesky(_) | Routine::Lu(_) => None,
         Routine::Qr(_) | Routine::Eigh(_) => None,
-        Routine::Fourier(_) | Routine::QuantizedMatmul(_) | Routine::ExpertMatmul(_) => None,
+        Routine::Fourier(_) | Routine::QuantizedMatmul(_) | Routine::ExpertMatmul(_) | Routine::CachedAttention(_) => {
+            None
+        }
     }
 }
 

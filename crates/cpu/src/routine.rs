@@ -1,6 +1,7 @@
 //! Library routines that are faster on the CPU than a kernel: copies, fills, and the supported [`Routine`]s.
 
 mod attention;
+mod cached_attention;
 mod conv;
 mod eigh;
 mod element_format;
@@ -69,6 +70,7 @@ pub fn offers(routine: &Routine) -> bool {
         Routine::Fourier(of) => is_whole(of.dtype) && !routine.is_empty(),
         Routine::QuantizedMatmul(of) => quantized_matmul::offers(of) && !routine.is_empty(),
         Routine::ExpertMatmul(of) => quantized_matmul::experts::offers(of) && !routine.is_empty(),
+        Routine::CachedAttention(_) => !routine.is_empty(),
         Routine::Sort(sort) => sorter(sort.dtype).is_some() && sort.length <= i32::MAX as usize && !routine.is_empty(),
     }
 }
@@ -220,6 +222,7 @@ pub unsafe fn run_with_epilogue(
             Routine::Fourier(of) => fourier::transform::<f32>(pool, isa, of, buffers),
             Routine::QuantizedMatmul(of) => quantized_matmul::run(pool, isa, of, buffers),
             Routine::ExpertMatmul(of) => quantized_matmul::experts::run_experts(pool, isa, of, buffers),
+            Routine::CachedAttention(of) => cached_attention::run(pool, isa, of, buffers),
         }
     }
     Ok(())

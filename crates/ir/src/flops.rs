@@ -21,6 +21,8 @@ pub fn of(routine: &Routine) -> Option<u64> {
         Routine::Gemm(gemm) if gemm.dtype.is_float() => times(&[2, gemm.batch, gemm.m, gemm.n, gemm.k]),
         Routine::QuantizedMatmul(of) => times(&[2, of.m, of.n, of.k]),
         Routine::ExpertMatmul(of) => times(&[2, of.m, of.used, of.n, of.k]),
+        // Lengths are data.
+        Routine::CachedAttention(_) => None,
         Routine::Conv(conv) | Routine::ConvBackwardData(conv) | Routine::ConvBackwardFilter(conv) => {
             let ([a, b, c], [d, e, f]) = (conv.sizes(), conv.positions());
             times(&[2, conv.batch, conv.groups, conv.inputs, conv.outputs, a, b, c, d, e, f])

@@ -8,6 +8,7 @@
 //! A new routine needs a variant here with its operands, its name in a call of `tensor`, and a device that supports it.
 
 mod attention;
+mod cached_attention;
 mod check;
 mod conv;
 mod expert_matmul;
@@ -22,6 +23,7 @@ mod sort;
 use std::fmt;
 
 pub use attention::{Attention, Mask};
+pub use cached_attention::CachedAttention;
 use conv::ConvGradient;
 pub use conv::{Conv, ConvAxis};
 pub use expert_matmul::ExpertMatmul;
@@ -77,6 +79,8 @@ pub enum Routine {
     QuantizedMatmul(QuantizedMatmul),
     /// Products with the packed weights of chosen experts. Buffers: activations, weights, ids (In), output (Out).
     ExpertMatmul(ExpertMatmul),
+    /// Attention to a key-value cache. Buffers: queries, keys, values, rows (In), output (Out).
+    CachedAttention(CachedAttention),
 }
 
 /// A buffer of a routine.
@@ -123,6 +127,7 @@ impl Routine {
             Routine::Fourier(_) => "fourier",
             Routine::QuantizedMatmul(_) => "quantized_matmul",
             Routine::ExpertMatmul(_) => "expert_matmul",
+            Routine::CachedAttention(_) => "cached_attention",
         }
     }
 
@@ -138,7 +143,10 @@ impl Routine {
             Routine::SolveTriangular(_) | Routine::Cholesky(_) | Routine::Lu(_) => true,
             Routine::Qr(_) | Routine::Eigh(_) => true,
             Routine::Scatter(of) => of.accumulate && of.dtype.is_float(),
-            Routine::Fourier(_) | Routine::QuantizedMatmul(_) | Routine::ExpertMatmul(_) => true,
+            Routine::Fourier(_)
+            | Routine::QuantizedMatmul(_)
+            | Routine::ExpertMatmul(_)
+            | Routine::CachedAttention(_) => true,
             Routine::Sort(_) => false,
         }
     }
@@ -164,6 +172,7 @@ impl Routine {
             Routine::Fourier(of) => of.operand(at),
             Routine::QuantizedMatmul(of) => of.operand(at),
             Routine::ExpertMatmul(of) => of.operand(at),
+            Routine::CachedAttention(of) => of.operand(at),
         })
     }
 
@@ -187,7 +196,10 @@ impl Routine {
             Routine::Gemm(_) | Routine::Sort(_) | Routine::Scatter(_) => return None,
             Routine::SolveTriangular(_) | Routine::Cholesky(_) | Routine::Lu(_) => return None,
             Routine::Qr(_) | Routine::Eigh(_) => return None,
-            Routine::Fourier(_) | Routine::QuantizedMatmul(_) | Routine::ExpertMatmul(_) => return None,
+            Routine::Fourier(_)
+            | Routine::QuantizedMatmul(_)
+            | Routine::ExpertMatmul(_)
+            | Routine::CachedAttention(_) => return None,
             Routine::Conv(of) => Routine::Conv(conv(of)),
             Routine::ConvBackwardData(of) => Routine::ConvBackwardData(conv(of)),
             Routine::ConvBackwardFilter(of) => Routine::ConvBackwardFilter(conv(of)),
@@ -222,6 +234,7 @@ impl fmt::Display for Routine {
             Routine::Fourier(of) => of.fmt(f),
             Routine::QuantizedMatmul(of) => of.fmt(f),
             Routine::ExpertMatmul(of) => of.fmt(f),
+            Routine::CachedAttention(of) => of.fmt(f),
         }
     }
 }

@@ -6,6 +6,7 @@
 //! 2024 (window, experts).
 
 mod block;
+mod cache;
 
 use panoply_tensor::{DType, Error, Result, RopeStyle, Tensor};
 
@@ -17,9 +18,8 @@ use crate::packed::Packed;
 use crate::weight_reader::WeightReader;
 
 use block::Block;
-
-/// Keys and values of each block: f32 `[kv heads, context, head width]` both.
-pub type Cache = Vec<[Tensor; 2]>;
+use cache::Rows;
+pub use cache::{Cache, empty_cache};
 
 /// The weights of a decoder.
 #[derive(Debug)]
@@ -64,13 +64,9 @@ impl NormWeights {
     }
 }
 
-/// Positions of the tokens of a step.
-struct Positions {
-    /// Position of the first token, i32 `[]`.
-    first: Tensor,
-    /// Position of each token, i32 `[n]`.
-    all: Tensor,
-    /// Cosines and sines of each rotary embedding: f32 `[n, width / 2]`.
+/// The tokens of a step: their rows of the cache, and of each rotary embedding the cosines and sines, f32 `[n, 1, width / 2]`.
+struct Tokens {
+    rows: Rows,
     turns: Vec<[Tensor; 2]>,
 }
 
@@ -130,43 +126,61 @@ impl Weights {
         Ok(Weights { embedding, position_embedding, blocks, output_norm, output, frequencies })
     }
 
-    /// One step: the tokens `ids` i32 `[n]` at positions `position ..`, i32 `[]`. Writes their keys and values into the cache and
-    /// returns the logits that follow the last of them, f32 `[vocab]`.
-    pub fn step(&self, config: &Config, cache: &mut Cache, [ids, position]: [&Tensor; 2]) -> Tensor {
-        let count = match ids.shape() {
-            Ok(shape) => shape.numel(),
-            Err(error) => return Tensor::from_mistake(error),
+    /// One step of several sequences, each of which has a slot of `slot_rows` rows of the cache: writes the keys and values of the tokens
+    /// `ids` i32 `[n]` into the cache and returns logits f32 `[s, vocab]`.
+    ///
+    /// `starts` i32 `[s]` is for each sequence the row of its first token, its slot times `slot_rows` plus the token's position. The first
+    /// `n - s + 1` tokens are of the first sequence, and the logits are those after its token `last`, i32 `[]`; each further sequence has one
+    /// token. A sequence whose row is out of range is not kept.
+    pub fn step(
+        &self,
+        config: &Config,
+        slot_rows: usize,
+        cache: &mut Cache,
+        [ids, starts, last]: [&Tensor; 3],
+    ) -> Tensor {
+        let (count, sequences) = match (ids.shape(), starts.shape()) {
+            (Ok(ids), Ok(starts)) => (ids.numel(), starts.numel()),
+            (Err(error), _) | (_, Err(error)) => return Tensor::from_mistake(error),
         };
-        let positions = self.positions(config, position, count);
+        if sequences == 0 || sequences > count {
+            let message = format!("a step of {count} tokens of {sequences} sequences; each has at least one");
+            return Tensor::from_mistake(Error::mistake(message));
+        }
+        let rows = Rows::new(starts, count, sequences, slot_rows);
+        let positions = rows.positions();
         let mut x = self.embedding.index_select(ids);
         if config.embedding_scale != 1.0 {
             x *= config.embedding_scale;
         }
         if let Some(embedding) = &self.position_embedding {
-            x += embedding.index_select(&positions.all);
+            x += embedding.index_select(&positions);
         }
+        let tokens = Tokens { turns: self.turns(config, &positions), rows };
         for ((block, shape), cache) in self.blocks.iter().zip(&config.blocks).zip(cache) {
-            x = block.apply(x, config, shape, cache, &positions);
+            x = block.apply(x, config, shape, cache, &tokens);
         }
-        let last = self.output_norm.apply(&x.narrow(0, count.saturating_sub(1), 1), config.norm);
-        soft_capped(self.output.matmul(&last).flatten(0, -1), config.logit_soft_cap)
+        let piece = tokens.rows.piece;
+        if piece > 1 {
+            let last = last.unsqueeze(0);
+            let wanted = match sequences {
+                1 => last,
+                _ => Tensor::concat([last, Tensor::arange(sequences - 1) + piece as f64], 0),
+            };
+            x = x.index_select(0, &wanted);
+        }
+        let logits = self.output.matmul(&self.output_norm.apply(&x, config.norm));
+        soft_capped(logits, config.logit_soft_cap)
     }
 
-    fn positions(&self, config: &Config, first: &Tensor, count: usize) -> Positions {
-        let all = Tensor::arange(count) + first;
+    fn turns(&self, config: &Config, positions: &Tensor) -> Vec<[Tensor; 2]> {
         let turns = config.rotaries.iter().zip(&self.frequencies).map(|(rotary, frequencies)| {
-            let angles = all.cast(DType::F32).unsqueeze(1) * frequencies;
+            let angles = (positions.cast(DType::F32).unsqueeze(1) * frequencies).unsqueeze(1);
             let scaled = |x: Tensor| if rotary.magnitude == 1.0 { x } else { x * rotary.magnitude };
             [scaled(angles.cos()), scaled(angles.sin())]
         });
-        Positions { first: first.clone(), turns: turns.collect(), all }
+        turns.collect()
     }
-}
-
-/// An empty cache for `context` positions on the current device.
-pub fn empty_cache(config: &Config, context: usize) -> Cache {
-    let zeros = || Tensor::zeros([config.kv_heads, context, config.head_dim], DType::F32);
-    config.blocks.iter().map(|_| [zeros(), zeros()]).collect()
 }
 
 /// cap · tanh(x / cap).
@@ -177,7 +191,7 @@ fn soft_capped(x: Tensor, cap: Option<f64>) -> Tensor {
     }
 }
 
-/// Turns the first elements of heads `[heads, n, head width]` by the angles of their positions.
+/// Turns the first elements of heads `[n, heads, head width]` by the angles of their positions.
 fn rotated(x: &Tensor, rotary: &Rotary, [cosines, sines]: &[Tensor; 2]) -> Tensor {
     let width = match x.shape() {
         Ok(shape) => shape.dims().last().copied().unwrap_or(0),

@@ -129,7 +129,7 @@ fn plan(path: &Path, context: usize, dry: &Device) -> Result<Plan> {
         model.logits(&mut cache, &[0], context - 1)?;
         let peak = dry.memory_stats().peak_allocated - before;
         let held = dry.memory_stats().allocated - before;
-        let cache_bytes = model.config().cache_bytes(context);
+        let cache_bytes = model.config().cache_bytes(model.slot_rows());
         Ok(Plan { weights: held - cache_bytes, cache: cache_bytes, scratch: peak - held })
     })
 }

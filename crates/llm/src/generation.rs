@@ -9,7 +9,7 @@ use crate::decoder::Cache;
 use crate::model::Model;
 use crate::sampling::{Sampling, TokenLogprob};
 use crate::stop::StopStrings;
-use crate::tokenizer::DecodeStream;
+use crate::tokenizer::{DecodeStream, Tokenizer};
 
 /// The text, conversation or tokens to continue.
 #[derive(Clone, Copy, Debug)]
@@ -157,14 +157,9 @@ pub enum FinishReason {
     Length,
 }
 
-/// A text that is being generated; iterate over it for pieces of text.
-pub struct Generation<'m> {
-    model: &'m Model,
-    session: SessionRef<'m>,
+/// A sequence that is being generated: what was drawn so far, and how to go on.
+pub(crate) struct Sequence {
     prompt: Vec<u32>,
-    reused: usize,
-    /// Tokens that the next step takes.
-    next: Vec<u32>,
     limit: usize,
     tokens: Vec<u32>,
     sampling: Sampling,
@@ -174,24 +169,20 @@ pub struct Generation<'m> {
     logprobs: Vec<TokenLogprob>,
     text: DecodeStream,
     stop: StopStrings,
-    state: State,
+    finished: Option<FinishReason>,
 }
 
-/// True while a generation is not finished.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum State {
-    Running,
-    Finished(FinishReason),
-    /// After an error there is nothing to continue from.
-    Failed,
-}
-
-impl<'m> Generation<'m> {
-    pub(crate) fn new(model: &'m Model, mut session: SessionRef<'m>, request: &Request<'_>) -> Result<Generation<'m>> {
+impl Sequence {
+    /// A sequence of a request, before its first token.
+    pub fn new(model: &Model, request: &Request<'_>) -> Result<Sequence> {
         request.check(model.config().vocab)?;
         let prompt = model.tokenize(&request.prompt)?;
         if prompt.is_empty() {
             return Err(Error::mistake("the prompt has no tokens; give a text to continue"));
+        }
+        let vocab = model.config().vocab;
+        if let Some(id) = prompt.iter().find(|id| **id as usize >= vocab) {
+            return Err(Error::mistake(format!("token {id} is not one of {vocab}")));
         }
         let context = model.context_length();
         if prompt.len() >= context {
@@ -200,15 +191,7 @@ impl<'m> Generation<'m> {
         }
         let left = context - prompt.len();
         let limit = request.max_tokens.map_or(left, |limit| limit.min(left));
-        // The last token of the prompt is computed again, for its logits.
-        let cached = &mut session.get().tokens;
-        let common = cached.iter().zip(&prompt[..prompt.len() - 1]).take_while(|(x, y)| x == y).count();
-        cached.truncate(common);
-        Ok(Generation {
-            model,
-            session,
-            reused: common,
-            next: prompt[common..].to_vec(),
+        Ok(Sequence {
             prompt,
             limit,
             tokens: Vec::new(),
@@ -219,72 +202,60 @@ impl<'m> Generation<'m> {
             logprobs: Vec::new(),
             text: DecodeStream::default(),
             stop: StopStrings::new(&request.stop),
-            state: State::Running,
+            finished: (limit == 0).then_some(FinishReason::Length),
         })
     }
 
-    /// Tokens of the prompt.
-    pub fn prompt_tokens(&self) -> usize {
-        self.prompt.len()
+    pub fn prompt(&self) -> &[u32] {
+        &self.prompt
     }
 
-    /// Tokens of the prompt that were in the session's cache.
-    pub fn reused_tokens(&self) -> usize {
-        self.reused
-    }
-
-    /// Tokens that were generated so far, without the one that ended the text.
     pub fn tokens(&self) -> &[u32] {
         &self.tokens
     }
 
-    /// The probabilities of [`Generation::tokens`], if the request wants them.
     pub fn logprobs(&self) -> &[TokenLogprob] {
         &self.logprobs
     }
 
-    /// The reason for the end of the generation; `None` before its end and after an error.
-    pub fn finish_reason(&self) -> Option<FinishReason> {
-        match self.state {
-            State::Finished(reason) => Some(reason),
-            State::Running | State::Failed => None,
+    /// The reason for the end, once it has ended.
+    pub fn finished(&self) -> Option<FinishReason> {
+        self.finished
+    }
+
+    /// Number of first tokens of the prompt that are in a cache with these tokens. The last token of the prompt is computed again, for its
+    /// logits.
+    pub fn common_with(&self, cached: &[u32]) -> usize {
+        let (_, prompt) = self.prompt.split_last().expect("a prompt has tokens");
+        cached.iter().zip(prompt).take_while(|(x, y)| x == y).count()
+    }
+
+    /// Draws the next token; returns the text that is complete with it.
+    pub fn advance(&mut self, tokenizer: &Tokenizer, logits: &[f32]) -> Result<String> {
+        let token = self.draw(logits)?;
+        if tokenizer.is_end(token) {
+            return Ok(self.finish(FinishReason::Stop));
         }
+        self.tokens.push(token);
+        self.logprobs.extend(self.wanted_logprobs.map(|count| TokenLogprob::new(logits, token, count)));
+        let (mut text, stopped) = self.stop.push(&self.text.push(tokenizer, token));
+        if stopped {
+            self.finished = Some(FinishReason::Stop);
+        } else if self.tokens.len() == self.limit {
+            text += &self.finish(FinishReason::Length);
+        }
+        Ok(text)
     }
 
     /// The rest of the text, when nothing comes any more.
     fn finish(&mut self, reason: FinishReason) -> String {
-        self.state = State::Finished(reason);
         let rest = self.text.finish();
         let (mut text, stopped) = self.stop.push(&rest);
-        if stopped {
-            self.state = State::Finished(FinishReason::Stop);
-        } else {
+        self.finished = Some(if stopped { FinishReason::Stop } else { reason });
+        if !stopped {
             text += &self.stop.finish();
         }
         text
-    }
-
-    /// Generates one token; returns the text that is complete with it.
-    fn advance(&mut self) -> Result<String> {
-        if self.tokens.len() == self.limit {
-            return Ok(self.finish(FinishReason::Length));
-        }
-        let session = self.session.get();
-        let position = session.tokens.len();
-        let logits = self.model.logits(&mut session.cache, &self.next, position)?;
-        session.tokens.extend(&self.next);
-        let token = self.draw(&logits)?;
-        if self.model.tokenizer().is_end(token) {
-            return Ok(self.finish(FinishReason::Stop));
-        }
-        self.tokens.push(token);
-        self.logprobs.extend(self.wanted_logprobs.map(|count| TokenLogprob::new(&logits, token, count)));
-        self.next = vec![token];
-        let (text, stopped) = self.stop.push(&self.text.push(self.model.tokenizer(), token));
-        if stopped {
-            self.state = State::Finished(FinishReason::Stop);
-        }
-        Ok(text)
     }
 
     /// The token that follows all so far.
@@ -298,16 +269,75 @@ impl<'m> Generation<'m> {
     }
 }
 
+/// A text that is being generated; iterate over it for pieces of text.
+pub struct Generation<'m> {
+    model: &'m Model,
+    session: SessionRef<'m>,
+    reused: usize,
+    /// Tokens that the next step takes.
+    next: Vec<u32>,
+    sequence: Sequence,
+    /// After an error there is nothing to continue from.
+    has_failed: bool,
+}
+
+impl<'m> Generation<'m> {
+    fn new(model: &'m Model, mut session: SessionRef<'m>, request: &Request<'_>) -> Result<Generation<'m>> {
+        let sequence = Sequence::new(model, request)?;
+        let cached = &mut session.get().tokens;
+        let reused = sequence.common_with(cached);
+        cached.truncate(reused);
+        let next = sequence.prompt()[reused..].to_vec();
+        Ok(Generation { model, session, reused, next, sequence, has_failed: false })
+    }
+
+    /// Tokens of the prompt.
+    pub fn prompt_tokens(&self) -> usize {
+        self.sequence.prompt().len()
+    }
+
+    /// Tokens of the prompt that were in the session's cache.
+    pub fn reused_tokens(&self) -> usize {
+        self.reused
+    }
+
+    /// Tokens that were generated so far, without the one that ended the text.
+    pub fn tokens(&self) -> &[u32] {
+        self.sequence.tokens()
+    }
+
+    /// The probabilities of [`Generation::tokens`], if the request wants them.
+    pub fn logprobs(&self) -> &[TokenLogprob] {
+        self.sequence.logprobs()
+    }
+
+    /// The reason for the end of the generation; `None` before its end and after an error.
+    pub fn finish_reason(&self) -> Option<FinishReason> {
+        self.sequence.finished()
+    }
+
+    /// Generates one token; returns the text that is complete with it.
+    fn advance(&mut self) -> Result<String> {
+        let session = self.session.get();
+        let position = session.tokens.len();
+        let logits = self.model.logits(&mut session.cache, &self.next, position)?;
+        session.tokens.append(&mut self.next);
+        let text = self.sequence.advance(self.model.tokenizer(), &logits)?;
+        self.next.extend(self.sequence.tokens().last());
+        Ok(text)
+    }
+}
+
 impl Iterator for Generation<'_> {
     type Item = Result<String>;
 
     fn next(&mut self) -> Option<Result<String>> {
-        while self.state == State::Running {
+        while !self.has_failed && self.sequence.finished().is_none() {
             match self.advance() {
                 Ok(text) if text.is_empty() => {}
                 Ok(text) => return Some(Ok(text)),
                 Err(error) => {
-                    self.state = State::Failed;
+                    self.has_failed = true;
                     return Some(Err(error));
                 }
             }

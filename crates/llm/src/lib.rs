@@ -3,8 +3,8 @@
 //! In the order the data flows: [`gguf`] and [`folder`] (the file: metadata and tensors), `architectures` (metadata to a [`Config`] and
 //! names of tensors), [`Packed`] (a weight matrix in the encoding of its file), [`decoder`] (one step of the network over a key-value
 //! cache), [`tokenizer`] (text to token ids and back), [`chat`] (conversations to
-//! text), [`Sampling`] (logits to a token), [`Model`] (all of it). Nothing here knows
-//! HTTP or the command line.
+//! text), [`Sampling`] (logits to a token), [`Model`] (all of it), [`Engine`] (many requests
+//! at once). Nothing here knows HTTP or the command line.
 //!
 //! Supported: GGUF versions 2 and 3, in one file or in shards, with the encodings of [`Encoding`], folders of safetensors files, and the
 //! architectures of `architectures.rs`. Anything else is refused by name. Files are mapped, not copied: see [`panoply_tensor::HostBytes`].
@@ -15,6 +15,7 @@ mod architectures;
 pub mod chat;
 pub mod config;
 pub mod decoder;
+mod engine;
 mod fit;
 pub mod folder;
 mod generation;
@@ -30,6 +31,7 @@ mod weight_reader;
 
 pub use chat::Message;
 pub use config::Config;
+pub use engine::{Completion, Engine, EngineOptions, EngineStats, Event, EventStream, SubmitError, Ticket};
 pub use fit::{Fit, fit};
 pub use generation::{FinishReason, Generation, Prompt, Request, Session};
 pub use model::{Model, ModelOptions};

@@ -15,7 +15,7 @@ use crate::packed::groups_by_expert;
 use crate::tokenizer::Tokenizer;
 use crate::weight_reader::stored_bytes;
 
-/// Tokens of a prompt that one step takes, where as many are left.
+/// Tokens of a prompt that one step takes.
 const PREFILL: usize = 16;
 
 /// Options of opening a model.
@@ -25,7 +25,28 @@ pub struct ModelOptions {
     pub context_length: Option<usize>,
 }
 
-type Step = JitFunction<'static, 2, 1, Cache>;
+type Step = JitFunction<'static, 3, 1, Cache>;
+
+/// The tokens of a step, see [`Weights::step`]: each further sequence has one.
+#[derive(Debug, Default)]
+pub(crate) struct Batch {
+    /// The tokens of the first sequence, then one of each other.
+    pub ids: Vec<i32>,
+    /// The row of the first token of each sequence.
+    pub starts: Vec<i32>,
+    /// The token of the first sequence after which its logits are.
+    pub last: usize,
+}
+
+impl Batch {
+    /// Tokens of one sequence, the first at `row`. Several are padded to `piece` tokens: whatever is then written beyond the last is
+    /// replaced before it is read.
+    pub fn piece(ids: &[u32], row: usize, piece: usize) -> Batch {
+        let length = if ids.len() > 1 { piece } else { 1 };
+        let padded = ids.iter().map(|id| *id as i32).chain(std::iter::repeat(0)).take(length);
+        Batch { ids: padded.collect(), starts: vec![row as i32], last: ids.len() - 1 }
+    }
+}
 
 /// A language model on a device.
 ///
@@ -43,6 +64,8 @@ pub struct Model {
     config: Arc<Config>,
     tokenizer: Tokenizer,
     context: usize,
+    /// Tokens of a prompt that a step takes.
+    piece: usize,
     device: Device,
     step: Step,
     weights_per_token: u64,
@@ -104,14 +127,19 @@ impl Model {
     ) -> Result<Model> {
         let [all, active] = config.weight_counts();
         let weights_per_token = (stored_bytes as f64 * (active as f64 / all as f64)) as u64;
-        let shape = config.clone();
-        let step = jit_with_state(move |cache: &mut Cache, inputs| [weights.step(&shape, cache, inputs)]);
+        let device = Device::current()?;
+        // Elsewhere experts are decoded for each token, which needs memory for each.
+        let is_grouped = !config.has_experts() || groups_by_expert(&device);
+        let piece = if is_grouped { PREFILL } else { 1 };
+        let (shape, slot_rows) = (config.clone(), context + piece - 1);
+        let step = jit_with_state(move |cache: &mut Cache, inputs| [weights.step(&shape, slot_rows, cache, inputs)]);
         Ok(Model {
             name,
             config,
             tokenizer,
             context,
-            device: Device::current()?,
+            piece,
+            device,
             step,
             weights_per_token,
             template: OnceLock::new(),
@@ -169,23 +197,44 @@ impl Model {
     /// If an id is not of the vocabulary, the positions are outside the cache, or the device fails.
     pub fn logits(&self, cache: &mut Cache, ids: &[u32], position: usize) -> Result<Vec<f32>> {
         check_step(&self.config, self.context, ids, position)?;
-        // Elsewhere experts are decoded for each token, which needs memory for each.
-        let is_grouped = !self.config.has_experts() || groups_by_expert(&self.device);
-        let prefill = if is_grouped { PREFILL } else { 1 };
-        let (mut at, mut logits) = (0, None);
-        while at < ids.len() {
-            let count = if ids.len() - at >= prefill { prefill } else { 1 };
-            let part: Vec<i32> = ids[at..at + count].iter().map(|id| *id as i32).collect();
-            let tokens = Tensor::from_slice_on(&self.device, &part, [count]);
-            let [output] = self.step.call_with_state(cache, [&tokens, &Tensor::scalar((position + at) as i32)])?;
-            (at, logits) = (at + count, Some(output));
+        let (mut row, mut logits) = (position, None);
+        for part in ids.chunks(self.piece) {
+            logits = Some(self.step(cache, &Batch::piece(part, row, self.piece))?);
+            row += part.len();
         }
         logits.expect("there are tokens").to_vec::<f32>()
     }
 
+    /// Runs a step; returns the logits of each sequence, f32 `[sequences, vocab]`.
+    pub(crate) fn step(&self, cache: &mut Cache, batch: &Batch) -> Result<Tensor> {
+        let array = |numbers: &[i32]| Tensor::from_slice_on(&self.device, numbers, [numbers.len()]);
+        let inputs = [&array(&batch.ids), &array(&batch.starts), &Tensor::scalar(batch.last as i32)];
+        let [logits] = self.step.call_with_state(cache, inputs)?;
+        Ok(logits)
+    }
+
+    /// Tokens of a prompt that a step takes.
+    pub(crate) fn piece(&self) -> usize {
+        self.piece
+    }
+
+    /// Rows of the cache for a sequence: the positions of the context, and those that a piece of padded tokens may reach beyond.
+    pub(crate) fn slot_rows(&self) -> usize {
+        self.context + self.piece - 1
+    }
+
     /// An empty cache for [`Model::logits`].
     pub fn new_cache(&self) -> Cache {
-        self.device.scope(|| empty_cache(&self.config, self.context))
+        self.device.scope(|| empty_cache(&self.config, 1, self.slot_rows()))
+    }
+
+    /// An empty cache for as many sequences, whose memory is allocated.
+    pub(crate) fn allocate_cache(&self, slots: usize) -> Result<Cache> {
+        self.device.scope(|| {
+            let cache = empty_cache(&self.config, slots, self.slot_rows());
+            cache.iter().flatten().try_for_each(Tensor::eval)?;
+            Ok(cache)
+        })
     }
 }
 

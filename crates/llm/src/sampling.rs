@@ -1,5 +1,6 @@
 //! From logits to a token.
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
 use panoply_tensor::random::philox;
@@ -133,26 +134,55 @@ impl Sampling {
         Ok(drawn.or(kept.last()).expect("the most likely token is kept").0)
     }
 
-    /// The tokens that pass the filters with their logits, most likely first; equal ones by id.
+    /// The tokens that pass the filters with their logits, most likely first; equal ones by id. Without filters all by id.
+    ///
+    /// Only as many are sorted as are kept, in parts: a vocabulary has tens of thousands of tokens, and the filters usually keep few.
     fn kept(&self, logits: &[f32], largest: f32) -> Vec<(u32, f32)> {
-        let mut sorted: Vec<(u32, f32)> = logits.iter().enumerate().map(|(id, logit)| (id as u32, *logit)).collect();
-        sorted.sort_unstable_by(|(a, x), (b, y)| y.total_cmp(x).then(a.cmp(b)));
-        if self.top_k > 0 {
-            sorted.truncate(self.top_k);
+        // Tokens that a bias forbids must not be left when rounding leaves a little behind the last.
+        let possible = logits.iter().zip(0u32..).filter(|(logit, _)| **logit > f32::NEG_INFINITY);
+        let mut tokens: Vec<(u32, f32)> = possible.map(|(logit, id)| (id, *logit)).collect();
+        let (top_p, min_p) = (f64::from(self.top_p), f64::from(self.min_p));
+        if self.top_k == 0 && top_p >= 1.0 && min_p <= 0.0 {
+            return tokens;
         }
-        let weights: Vec<f64> = sorted.iter().map(|(_, logit)| f64::from(logit - largest).exp()).collect();
-        let total: f64 = weights.iter().sum();
-        let mut sum = 0.0;
-        let before = weights.iter().take_while(|weight| {
-            let is_needed = sum < f64::from(self.top_p) * total;
-            sum += **weight;
-            is_needed
-        });
-        let nucleus = before.count().max(1);
-        let likely = weights.iter().take_while(|weight| **weight >= f64::from(self.min_p)).count().max(1);
-        sorted.truncate(nucleus.min(likely));
-        sorted
+        if self.top_k > 0 && self.top_k < tokens.len() {
+            tokens.select_nth_unstable_by(self.top_k, more_likely);
+            tokens.truncate(self.top_k);
+        }
+        let weight = |(_, logit): &(u32, f32)| f64::from(logit - largest).exp();
+        let needed = top_p * tokens.iter().map(weight).sum::<f64>();
+        let (mut sorted, mut kept, mut sum) = (0, 0, 0.0);
+        while kept == sorted && sorted < tokens.len() {
+            let end = (sorted * 8).max(SORTED_AT_ONCE).min(tokens.len());
+            sort_first(&mut tokens[sorted..], end - sorted);
+            for token in &tokens[sorted..end] {
+                let weight = weight(token);
+                if kept > 0 && (sum >= needed || weight < min_p) {
+                    break;
+                }
+                (kept, sum) = (kept + 1, sum + weight);
+            }
+            sorted = end;
+        }
+        tokens.truncate(kept);
+        tokens
     }
+}
+
+/// Tokens that are sorted at first.
+const SORTED_AT_ONCE: usize = 64;
+
+/// The order of tokens by their logits, equal ones by id.
+fn more_likely((a, x): &(u32, f32), (b, y): &(u32, f32)) -> Ordering {
+    y.total_cmp(x).then(a.cmp(b))
+}
+
+/// Moves the `count` most likely tokens to the front and sorts them.
+fn sort_first(tokens: &mut [(u32, f32)], count: usize) {
+    if count < tokens.len() {
+        tokens.select_nth_unstable_by(count, more_likely);
+    }
+    tokens[..count].sort_unstable_by(more_likely);
 }
 
 impl TokenLogprob {
@@ -163,12 +193,8 @@ impl TokenLogprob {
         let logprob = |logit: f32| (f64::from(logit - largest) - sum.ln()) as f32;
         let mut sorted: Vec<(u32, f32)> = logits.iter().zip(0u32..).map(|(logit, id)| (id, *logit)).collect();
         let count = count.min(sorted.len());
-        let order = |(a, x): &(u32, f32), (b, y): &(u32, f32)| y.total_cmp(x).then(a.cmp(b));
-        if count < sorted.len() {
-            sorted.select_nth_unstable_by(count, order);
-            sorted.truncate(count);
-        }
-        sorted.sort_unstable_by(order);
+        sort_first(&mut sorted, count);
+        sorted.truncate(count);
         let top = sorted.into_iter().map(|(id, logit)| (id, logprob(logit))).collect();
         let own = logits.get(token as usize).copied().unwrap_or(f32::NEG_INFINITY);
         TokenLogprob { token, logprob: logprob(own), top }

@@ -109,6 +109,9 @@ mod guide {
     struct Tuning;
     #[doc = include_str!("../../../docs/guide/10-verification.md")]
     struct Verification;
+    #[cfg(not(target_family = "wasm"))]
+    #[doc = include_str!("../../../docs/guide/11-language-models.md")]
+    struct LanguageModels;
     #[doc = include_str!("../../../docs/guide/9-mesh.md")]
     struct Mesh;
     #[doc = include_str!("../../../docs/guide/coming-from-pytorch.md")]

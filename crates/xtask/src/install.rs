@@ -108,6 +108,12 @@ const TOOLS: &[Tool] = &[
         how: Installer::Pip { arch: "x86_64", packages: &["onnxruntime==1.*", "numpy"] },
     },
     Tool {
+        name: "OpenAI's Python client",
+        loses: "the check of `serve` with it",
+        present: |place| has_package(place, "openai"),
+        how: Installer::Pip { arch: "x86_64", packages: &["openai==3.*"] },
+    },
+    Tool {
         name: "NVIDIA's ptxas",
         loses: "the compilation of CUDA kernels for every GPU from Maxwell to Blackwell",
         present: |place| ptxas(place).is_some(),
@@ -161,9 +167,14 @@ impl Tool {
 
 /// Returns the Python that can run ONNX files.
 pub fn onnxruntime(place: &Place) -> Option<PathBuf> {
-    let versions = std::fs::read_dir(place.venv().join("lib")).ok()?;
-    let here = versions.flatten().any(|version| version.path().join("site-packages/onnxruntime").is_dir());
-    here.then(|| place.venv().join("bin").join("python"))
+    has_package(place, "onnxruntime").then(|| place.venv().join("bin").join("python"))
+}
+
+/// Returns true if the Python of `.tools/venv` has a package.
+fn has_package(place: &Place, package: &str) -> bool {
+    let versions = std::fs::read_dir(place.venv().join("lib"));
+    let has = |version: std::fs::DirEntry| version.path().join("site-packages").join(package).is_dir();
+    versions.is_ok_and(|versions| versions.flatten().any(has))
 }
 
 /// Returns wasm-bindgen, if it has the version of the library.

@@ -15,6 +15,7 @@ mod regression_and_text;
 mod report;
 mod saved_runs;
 mod sequences;
+mod serve;
 mod status;
 mod train;
 mod train_options;

@@ -5,8 +5,8 @@
 //! * Every step that reads the leaf precedes the step that writes the output.
 //! * The step that writes the output is the last reader, and in it each work-item accesses only the element of its own
 //!   index and loads it before storing.
-//! * The output is the result of an update ([`Op::SliceScatter`]) of the leaf, which no other step reads from then on.
-//!   The copy before the update is then omitted.
+//! * The output is the result of an update ([`Op::SliceScatter`]) of the leaf, or of several one after the other, and no
+//!   other step reads the leaf or the results in between from then on. The copy before the first update is then omitted.
 //!
 //! A kernel that overwrites its input has a single read-write parameter for both, because loads through a second
 //! parameter over the same memory could be delayed. Loads-before-stores is checked on the kernel itself.
@@ -71,6 +71,8 @@ struct DonationState {
     leaves: BTreeMap<Option<usize>, BTreeSet<NodeId>>,
     /// Outputs without assigned memory.
     outputs: BTreeSet<NodeId>,
+    /// Results of updates that no step reads but the one that updates them again, each with the result of that.
+    updated_again: BTreeMap<NodeId, NodeId>,
 }
 
 impl DonationState {
@@ -91,18 +93,22 @@ impl DonationState {
                 leaves.insert(*leaf, None);
             }
         }
+        let (mut uses, mut updated_again) = (BTreeMap::<NodeId, usize>::new(), BTreeMap::new());
         for (at, step) in steps.iter().enumerate() {
             let changed = match step {
-                ScheduledOp::Nest(nest) => nest.updates_in_place.map(|(before, _)| before),
+                ScheduledOp::Nest(nest) => nest.updates_in_place,
                 ScheduledOp::Routine(_) | ScheduledOp::Kernel(_) => None,
             };
-            for read in step.reads().into_iter().chain(changed) {
+            updated_again.extend(changed);
+            for read in step.reads().into_iter().chain(changed.map(|(before, _)| before)) {
                 leaves.entry(read).and_modify(|last| *last = Some(at));
+                *uses.entry(read).or_default() += 1;
             }
         }
         let mut by_step: BTreeMap<Option<usize>, BTreeSet<NodeId>> = BTreeMap::new();
         leaves.into_iter().for_each(|(leaf, last)| _ = by_step.entry(last).or_default().insert(leaf));
-        DonationState { leaves: by_step, outputs }
+        updated_again.retain(|before, _| uses.get(before) == Some(&1) && !outputs.contains(before));
+        DonationState { leaves: by_step, outputs, updated_again }
     }
 
     /// Returns the leaves that a step is the last to read.
@@ -122,9 +128,13 @@ impl DonationState {
         }
     }
 
-    /// Pairs the result of an update with the leaf that it updates, if nothing else needs the leaf.
+    /// Pairs the result of an update, and of the updates that follow it, with the leaf that it updates, if nothing else needs the
+    /// leaf.
     fn donate_to_update(&mut self, at: usize, nest: &LoopNest) -> Option<(NodeId, NodeId)> {
-        let (before, after) = nest.updates_in_place?;
+        let (before, mut after) = nest.updates_in_place?;
+        while let Some(next) = self.updated_again.get(&after) {
+            after = *next;
+        }
         let reads = || ScheduledOp::Nest(nest.clone()).reads().contains(&before);
         let fits = self.read_last_by(at).any(|leaf| leaf == before) && !reads();
         (fits && self.outputs.remove(&after)).then(|| {

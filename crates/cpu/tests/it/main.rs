@@ -1,5 +1,6 @@
 //! Integration tests of the CPU device: one program, a module for each capability under test.
 
+mod cached_attention;
 mod checked;
 mod epilogues;
 mod fourier;

@@ -3,7 +3,10 @@
 //! Devices compute addresses from the fields of a description without further checks, so code that accepts one from outside must call
 //! [`Routine::check`] first. The lengths of the buffers, given by [`Routine::operands`], are checked where the buffers are known.
 
-use super::{Attention, Conv, ConvAxis, ExpertMatmul, Gemm, Layout, Pool, PoolAxis, QuantizedMatmul, Routine, Scatter};
+use super::{
+    Attention, CachedAttention, Conv, ConvAxis, ExpertMatmul, Gemm, Layout, Pool, PoolAxis, QuantizedMatmul, Routine,
+    Scatter,
+};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 
@@ -41,6 +44,7 @@ impl Routine {
             .and_then(|()| same_dtype("scale", of.scale.dtype, of.dtype)),
             Routine::QuantizedMatmul(of) => quantized_matmul(of),
             Routine::ExpertMatmul(of) => expert_matmul(of),
+            Routine::CachedAttention(of) => cached_attention(of),
         };
         checked.and_then(|()| self.check_sizes()).map_err(|why| Error::mistake(format!("{}: {why}", self.name())))
     }
@@ -211,5 +215,18 @@ fn quantized_matmul(of: &QuantizedMatmul) -> Result<(), String> {
     })?;
     rule(k.is_multiple_of(encoding.block_elems()), || {
         format!("k is {k}; it is a multiple of {}, the block of {}", encoding.block_elems(), encoding.name())
+    })
+}
+
+fn cached_attention(of: &CachedAttention) -> Result<(), String> {
+    let CachedAttention { heads, key_heads, scale, soft_cap, window, .. } = *of;
+    rule(key_heads > 0 && heads.is_multiple_of(key_heads), || {
+        format!("heads is {heads}; it must be a multiple of key_heads, {key_heads}, which must be at least 1")
+    })?;
+    same_dtype("scale", scale.dtype, DType::F32)?;
+    soft_cap.map_or(Ok(()), |cap| same_dtype("soft_cap", cap.dtype, DType::F32))?;
+    window.map_or(Ok(()), |window| at_least_one("window", window))?;
+    rule(of.rows().is_some_and(|rows| rows <= i32::MAX as usize), || {
+        format!("slots and slot_rows have more than {} rows; use fewer or shorter slots", i32::MAX)
     })
 }

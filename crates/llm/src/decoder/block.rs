@@ -1,8 +1,8 @@
 //! A transformer block: attention and a feed-forward layer, each with its norms.
 
-use panoply_tensor::{AttentionOptions, Result, Tensor, ValuesWithIndices};
+use panoply_tensor::{Result, Tensor, ValuesWithIndices};
 
-use super::{NormWeights, Positions, rotated, soft_capped};
+use super::{NormWeights, Tokens, rotated};
 use crate::config::{Activation, BlockConfig, Config, Experts, FeedForward};
 use crate::packed::Packed;
 use crate::weight_reader::{Linear, WeightReader};
@@ -100,13 +100,13 @@ impl Block {
         config: &Config,
         shape: &BlockConfig,
         cache: &mut [Tensor; 2],
-        positions: &Positions,
+        tokens: &Tokens,
     ) -> Tensor {
         let post = |y: Tensor, norm: &Option<NormWeights>| match norm {
             Some(norm) => norm.apply(&y, config.norm),
             None => y,
         };
-        let attended = self.attention(&self.attention_norm.apply(&x, config.norm), config, shape, cache, positions);
+        let attended = self.attention(&self.attention_norm.apply(&x, config.norm), config, shape, cache, tokens);
         let x = x + post(attended, &self.attention_post_norm);
         let normalized = self.feed_forward_norm.apply(&x, config.norm);
         let fed = match (&self.feed_forward, shape.feed_forward) {
@@ -123,13 +123,13 @@ impl Block {
         x: &Tensor,
         config: &Config,
         shape: &BlockConfig,
-        [keys, values]: &mut [Tensor; 2],
-        positions: &Positions,
+        cache: &mut [Tensor; 2],
+        tokens: &Tokens,
     ) -> Tensor {
-        let heads = |linear: &Linear, heads| linear.apply(x).unflatten(-1, &[heads, config.head_dim]).transpose(0, 1);
+        let heads = |linear: &Linear, heads| linear.apply(x).unflatten(-1, &[heads, config.head_dim]);
         let placed = |x: Tensor, norm: Option<&NormWeights>| {
             let x = norm.map_or_else(|| x.clone(), |norm| norm.apply(&x, config.norm));
-            shape.rotary.map_or_else(|| x.clone(), |n| rotated(&x, &config.rotaries[n], &positions.turns[n]))
+            shape.rotary.map_or_else(|| x.clone(), |n| rotated(&x, &config.rotaries[n], &tokens.turns[n]))
         };
         let [query_norm, key_norm] = match &self.query_key_norm {
             Some([query, key]) => [Some(query), Some(key)],
@@ -137,40 +137,13 @@ impl Block {
         };
         let query = placed(heads(&self.query, config.heads), query_norm);
         let key = placed(heads(&self.key, config.kv_heads), key_norm);
-        *keys = keys.slice_scatter(&key, 1, &positions.first);
-        *values = values.slice_scatter(&heads(&self.value, config.kv_heads), 1, &positions.first);
-        let context = match keys.shape() {
-            Ok(shape) => shape.dims()[1],
-            Err(error) => return Tensor::from_mistake(error),
-        };
-        // Positions beyond the query's own are in the future or not written yet.
-        let (all, own) = (Tensor::arange(context), positions.all.unsqueeze(1));
-        let mut mask = all.le(&own);
-        if let Some(window) = shape.window.filter(|window| *window < context) {
-            mask = mask.bitwise_and(&all.gt(&(own - window as f64)));
+        let new = [key, heads(&self.value, config.kv_heads)];
+        for (cache, new) in cache.iter_mut().zip(new) {
+            *cache = tokens.rows.write(cache, &new.transpose(0, 1));
         }
-        let attended = match config.attention_soft_cap {
-            None => {
-                let scale = Some(config.attention_scale);
-                let options = AttentionOptions { attn_mask: Some(&mask), scale, ..AttentionOptions::default() };
-                query.scaled_dot_product_attention(keys, values, &options)
-            }
-            Some(_) => capped_attention([&query, keys, values], &mask, config),
-        };
-        self.attention_output.apply(&attended.transpose(0, 1).flatten(1, -1))
+        let attended = tokens.rows.attention(config, shape.window, &query, cache);
+        self.attention_output.apply(&attended.flatten(1, -1))
     }
-}
-
-/// Attention whose scores have a soft cap: `[heads, n, width]`.
-fn capped_attention([query, keys, values]: [&Tensor; 3], mask: &Tensor, config: &Config) -> Tensor {
-    let sharing = config.heads / config.kv_heads;
-    let query = query.unflatten(0, &[config.kv_heads, sharing]);
-    let (keys, values) = (keys.unsqueeze(1), values.unsqueeze(1));
-    let scores = query.matmul(&keys.transpose(-1, -2)) * config.attention_scale;
-    let scores = soft_capped(scores, config.attention_soft_cap);
-    let weights = scores.where_self(mask, &Tensor::full([], f32::NEG_INFINITY)).softmax(-1);
-    let attended = weights.matmul(&values);
-    attended.reshape([config.heads as isize, -1, config.head_dim as isize])
 }
 
 fn activated(x: &Tensor, activation: Activation) -> Tensor {

@@ -78,14 +78,15 @@ impl Case {
                 (config, weights)
             }
         };
-        let mut cache = empty_cache(&config, context);
+        let mut cache = empty_cache(&config, 1, context);
         let config = Arc::new(config);
-        let step = jit_with_state(move |cache: &mut Cache, inputs| [weights.step(&config, cache, inputs)]);
+        let step = jit_with_state(move |cache: &mut Cache, inputs| [weights.step(&config, context, cache, inputs)]);
         let (mut at, mut all) = (0, Vec::new());
         for count in steps {
             let tokens: Vec<i32> = self.tokens[at..at + count].iter().map(|id| *id as i32).collect();
             let tokens = Tensor::from_slice(&tokens, [*count]);
-            let [logits] = step.call_with_state(&mut cache, [&tokens, &Tensor::scalar(at as i32)])?;
+            let (start, last) = (Tensor::from_slice(&[at as i32], [1]), Tensor::scalar(*count as i32 - 1));
+            let [logits] = step.call_with_state(&mut cache, [&tokens, &start, &last])?;
             at += count;
             all.push(logits.to_vec::<f32>()?);
         }
@@ -123,6 +124,53 @@ fn prefill_and_cached_steps_equal_transformers_in_both_worlds() {
                             "{name} of {world:?} after {position} tokens: off by {off}, over {limit}"
                         );
                     }
+                }
+            }
+        }
+    });
+}
+
+/// Each sequence is computed by itself, in pieces or token by token; then all at once in other slots, beside rows that are dropped.
+#[test]
+fn logits_of_a_sequence_are_the_same_bits_beside_others() {
+    let device = Device::get("cpu").unwrap();
+    device.scope(|| {
+        for name in MODELS {
+            let case = Case::new(name);
+            let (count, context) = (case.tokens.len(), case.context());
+            let file = Gguf::open(&path(&format!("models/{name}.gguf"))).unwrap();
+            let config = Config::from_gguf(&file).unwrap();
+            let weights = Weights::from_gguf(&file, &config, context).unwrap();
+            let (vocab, config) = (config.vocab, Arc::new(config));
+            let shape = config.clone();
+            let step = jit_with_state(move |cache: &mut Cache, inputs| [weights.step(&shape, context, cache, inputs)]);
+            let run = |cache: &mut Cache, ids: &[u32], starts: &[i32], last: usize| {
+                let ids: Vec<i32> = ids.iter().map(|id| *id as i32).collect();
+                let [ids, starts] = [&ids[..], starts].map(|numbers| Tensor::from_slice(numbers, [numbers.len()]));
+                let [logits] = step.call_with_state(cache, [&ids, &starts, &Tensor::scalar(last as i32)]).unwrap();
+                logits.to_vec::<f32>().unwrap()
+            };
+            // The tokens, and the same from the end.
+            let turned: Vec<u32> = case.tokens.iter().rev().copied().collect();
+            let sequences = [&case.tokens, &turned];
+            let alone = sequences.map(|tokens| {
+                let mut cache = empty_cache(&config, 1, context);
+                (0..count).map(|at| run(&mut cache, &tokens[at..=at], &[at as i32], 0)).collect::<Vec<Vec<f32>>>()
+            });
+            // The first sequence in slot 2 starts with a piece of 3 tokens, of which the last is replaced later; the other is in slot 0.
+            let mut cache = empty_cache(&config, 3, context);
+            let start = |slot: usize, at: usize| (slot * context + at) as i32;
+            let ids = [&case.tokens[..2], &[0], &turned[..1]].concat();
+            let logits = run(&mut cache, &ids, &[start(2, 0), start(0, 0)], 1);
+            assert!(logits == [&alone[0][1][..], &alone[1][0]].concat(), "{name}, piece");
+            for at in 1..count {
+                // One of them is ahead by a token at first, and is finished earlier.
+                let (first, second) = (at + 1, at);
+                let (id, row) = case.tokens.get(first).map_or((0, start(3, 0)), |id| (*id, start(2, first)));
+                let logits = run(&mut cache, &[turned[second], id, 0], &[start(0, second), row, start(3, 0)], 0);
+                assert!(logits[..vocab] == alone[1][second], "{name}, position {second}");
+                if first < count {
+                    assert!(logits[vocab..2 * vocab] == alone[0][first], "{name}, position {first} beside another");
                 }
             }
         }

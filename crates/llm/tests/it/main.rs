@@ -2,6 +2,7 @@
 
 mod architectures;
 mod encodings;
+mod engine;
 mod fit;
 mod fixtures;
 mod folder;

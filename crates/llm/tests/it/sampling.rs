@@ -48,6 +48,31 @@ fn frequencies_equal_the_softmax_of_the_kept_tokens() {
     check(&Sampling { min_p: 0.37, ..PLAIN }, probabilities(1.0, &[1, 4]));
 }
 
+/// Of tokens whose probabilities fall slowly, the number that a filter keeps follows from sums in order.
+#[test]
+fn filters_of_a_large_vocabulary_keep_as_many_as_sums_in_order() {
+    const COUNT: usize = 3000;
+    // Token 7 n modulo the count is the n-th most likely.
+    let rank = |token: usize| (0..COUNT).find(|n| n * 7 % COUNT == token).unwrap();
+    let ranks: Vec<usize> = (0..COUNT).map(rank).collect();
+    let logits: Vec<f32> = ranks.iter().map(|rank| -(*rank as f32) / 1024.0).collect();
+    let weights: Vec<f64> = (0..COUNT).map(|n| (-(n as f64) / 1024.0).exp()).collect();
+    let total: f64 = weights.iter().sum();
+    let nucleus = (1..COUNT).find(|n| weights[..*n].iter().sum::<f64>() >= 0.9 * total).unwrap();
+    let likely = weights.iter().filter(|weight| **weight >= 0.25).count();
+    for (sampling, kept) in [
+        (PLAIN, COUNT),
+        (Sampling { top_p: 0.9, ..PLAIN }, nucleus),
+        (Sampling { min_p: 0.25, ..PLAIN }, likely),
+        (Sampling { top_k: 100, ..PLAIN }, 100),
+        (Sampling { top_k: 2000, min_p: 0.25, top_p: 0.999, ..PLAIN }, likely),
+    ] {
+        let drawn = (0..4000).map(|position| ranks[sampling.sample(&logits, 5, position).unwrap() as usize]);
+        let most = drawn.max().unwrap();
+        assert!(most < kept && most as f64 > 0.97 * kept as f64 - 2.0, "{sampling:?}: rank {most} of {kept}");
+    }
+}
+
 #[test]
 fn greedy_takes_the_first_of_the_largest() {
     assert_eq!(Sampling::greedy().sample(&LOGITS, 0, 0).unwrap(), 1);

@@ -121,6 +121,34 @@ fn write_to_donated_leaf_copies_nothing() {
     }
 }
 
+/// Rows of several sequences go into one key-value cache, one after the other.
+#[test]
+fn successive_writes_to_a_donated_leaf_copy_nothing() {
+    for is_read_between in [false, true] {
+        let mut b = Build::default();
+        let cache = b.leaf(&[90, 100], DType::F32);
+        let (mut written, mut first) = (cache, None);
+        for n in 0..3 {
+            let (row, at) = (b.f32(&[1, 100]), b.slot(n, DType::I64));
+            written = b.write(written, row, at, 0);
+            first = first.or(Some(written));
+        }
+        let mut outputs = vec![written];
+        if is_read_between {
+            let first = first.unwrap();
+            let two = b.like(first, 2.0);
+            outputs.push(b.alu(Alu::Mul, &[first, two]));
+        }
+        let graph = b.done(&outputs);
+        let plan = spending("writes", &graph, &[0], &Target::cpu());
+        if is_read_between {
+            assert!(copies(&plan) > 0, "{plan}");
+        } else {
+            assert_eq!((taken(&plan), copies(&plan), plan.peak_bytes), (1, 0, 0), "{plan}");
+        }
+    }
+}
+
 #[test]
 fn gpu_leaves_stay_intact_until_the_last_routine() {
     let mut b = Build::default();

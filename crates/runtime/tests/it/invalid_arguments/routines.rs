@@ -39,7 +39,7 @@ impl Numbers {
     }
 }
 
-const VARIANTS: usize = 17;
+const VARIANTS: usize = 18;
 
 /// Returns a valid description of the n-th routine.
 fn valid(variant: usize, numbers: &mut Numbers) -> Routine {
@@ -100,6 +100,20 @@ fn valid(variant: usize, numbers: &mut Numbers) -> Routine {
             let (used, experts) = (1 + numbers.below(3), 1 + numbers.below(4));
             let slots = numbers.of(&[1, used]);
             Routine::ExpertMatmul(ExpertMatmul { dtype, encoding, m: s, slots, used, experts, n: 1 + v % 7, k })
+        }
+        16 => {
+            let [cap, window] = [numbers.below(2), numbers.below(2)].map(|some| some == 1);
+            Routine::CachedAttention(CachedAttention {
+                tokens: s,
+                heads: u * (1 + numbers.below(3)),
+                key_heads: u,
+                slots: 1 + numbers.below(4),
+                slot_rows: numbers.of(&[1, 2, 5, 63, 64, 70, 150]),
+                width: v,
+                scale: Scalar::from_f64(DType::F32, 0.25),
+                soft_cap: cap.then(|| Scalar::from_f64(DType::F32, 2.0)),
+                window: window.then(|| 1 + numbers.below(80)),
+            })
         }
         _ => {
             let kinds =
@@ -194,6 +208,9 @@ fn fields(routine: &mut Routine) -> Vec<&mut usize> {
         Routine::ExpertMatmul(ExpertMatmul { m, slots, used, experts, n, k, .. }) => {
             vec![m, slots, used, experts, n, k]
         }
+        Routine::CachedAttention(CachedAttention {
+            tokens, heads, key_heads, slots, slot_rows, width, window, ..
+        }) => [tokens, heads, key_heads, slots, slot_rows, width].into_iter().chain(window).collect(),
     }
 }
 
@@ -224,6 +241,7 @@ fn values(routine: &Routine, operand: &Operand, numbers: &mut Numbers) -> Vec<f6
     let range = match (operand.dtype, routine) {
         (DType::Bool, _) => 2,
         (DType::I32 | DType::I64, Routine::Scatter(of)) if operand.name == "positions" => of.length.min(100) + 4,
+        (DType::I32, Routine::CachedAttention(of)) => of.slots.saturating_mul(of.slot_rows).min(1000) + 4,
         _ => 7,
     };
     let low = if signed { (range / 2).min(3) as f64 } else { 0.0 };
@@ -471,6 +489,36 @@ fn invalid_attention_names_the_field() {
             &format!("past is {past}; the sum of past and queries must be below {limit}"),
         );
     }
+}
+
+#[test]
+fn invalid_attention_to_a_cache_names_the_field() {
+    let scale = Scalar::from_f64(DType::F32, 1.0);
+    let of = CachedAttention {
+        tokens: 1,
+        heads: 4,
+        key_heads: 2,
+        slots: 2,
+        slot_rows: 8,
+        width: 4,
+        scale,
+        soft_cap: None,
+        window: None,
+    };
+    let wrong = |of: CachedAttention, message: &str| {
+        refused(Routine::CachedAttention(of), &format!("cached_attention: {message}"));
+    };
+    wrong(
+        CachedAttention { key_heads: 3, ..of },
+        "heads is 4; it must be a multiple of key_heads, 3, which must be at least 1",
+    );
+    wrong(CachedAttention { window: Some(0), ..of }, "window is 0; it must be at least 1");
+    let cap = Some(Scalar::from_f64(DType::F64, 1.0));
+    wrong(CachedAttention { soft_cap: cap, ..of }, "soft_cap is f64; it must be f32, like the buffers");
+    wrong(
+        CachedAttention { slots: 1 << 20, slot_rows: 1 << 11, ..of },
+        &format!("slots and slot_rows have more than {} rows; use fewer or shorter slots", i32::MAX),
+    );
 }
 
 #[test]

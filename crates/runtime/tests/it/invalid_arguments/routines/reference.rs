@@ -24,6 +24,7 @@ pub fn compare(routine: &Routine, given: &[Vec<f64>], after: &[Vec<f64>]) {
         Routine::ConvBackwardData(of) => check(last, &conv(of, given)[1], 0.0),
         Routine::ConvBackwardFilter(of) => check(last, &conv(of, given)[2], 0.0),
         Routine::Attention(of) => check(last - 1, &attention(of, given), 8.0 * float),
+        Routine::CachedAttention(of) => check(last, &cached_attention(of, given), 8.0 * float),
         Routine::Sort(of) => {
             let [values, places] = sort(of, &given[0]);
             check(1, &values, 0.0);
@@ -113,6 +114,36 @@ fn attention(of: &Attention, given: &[Vec<f64>]) -> Vec<f64> {
         for (key, score) in scores.iter().enumerate().filter(|_| sum > 0.0) {
             for i in 0..depth {
                 result[row * depth + i] += (score - top).exp() / sum * given[2][(first + key) * depth + i];
+            }
+        }
+    }
+    result
+}
+
+fn cached_attention(of: &CachedAttention, given: &[Vec<f64>]) -> Vec<f64> {
+    let CachedAttention { tokens, heads, key_heads, slots, slot_rows, width, scale, soft_cap, window } = *of;
+    let mut result = vec![0.0; tokens * heads * width];
+    for (token, head) in (0..tokens).flat_map(|token| (0..heads).map(move |head| (token, head))) {
+        let own = given[3][token] as i64;
+        let is_visible = |row: &i64| {
+            let is_inside = (0..(slots * slot_rows) as i64).contains(&own);
+            let is_near = window.is_none_or(|window| own - row < window as i64);
+            is_inside && *row / slot_rows as i64 == own / slot_rows as i64 && *row <= own && is_near
+        };
+        let rows: Vec<usize> = (0..(slots * slot_rows) as i64).filter(is_visible).map(|row| row as usize).collect();
+        let start = |row: usize| (head / (heads / key_heads) * slots * slot_rows + row) * width;
+        let query = &given[0][(token * heads + head) * width..][..width];
+        let score = |row: &usize| {
+            let products = query.iter().zip(&given[1][start(*row)..][..width]).map(|(query, key)| query * key);
+            let score = products.sum::<f64>() * scale.to_f64();
+            soft_cap.map_or(score, |cap| cap.to_f64() * (score / cap.to_f64()).tanh())
+        };
+        let scores: Vec<f64> = rows.iter().map(score).collect();
+        let top = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let sum: f64 = scores.iter().map(|score| (score - top).exp()).sum();
+        for (row, score) in rows.iter().zip(&scores) {
+            for i in 0..width {
+                result[(token * heads + head) * width + i] += (score - top).exp() / sum * given[2][start(*row) + i];
             }
         }
     }

@@ -1,0 +1,269 @@
+//! The engine's thread: the slots of the cache, and the composition of steps.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use panoply_tensor::{Error, Result};
+
+use super::{Completion, Event, Job, Shared, State};
+use crate::decoder::Cache;
+use crate::generation::Sequence;
+use crate::model::{Batch, Model};
+
+/// Runs the sequences of an engine.
+pub(super) struct Scheduler {
+    model: Arc<Model>,
+    cache: Cache,
+    slots: Vec<Slot>,
+    /// The sequences that run, the oldest first.
+    running: Vec<Running>,
+    /// Sizes of steps that were not run yet.
+    cold: Vec<StepSize>,
+}
+
+/// Number of prompt tokens and of other sequences of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct StepSize {
+    piece: usize,
+    others: usize,
+}
+
+/// A part of the cache.
+#[derive(Default)]
+struct Slot {
+    /// The tokens whose keys and values it holds.
+    tokens: Vec<u32>,
+    is_used: bool,
+    /// Number of requests before its last one.
+    last_use: u64,
+}
+
+/// A sequence in a slot.
+struct Running {
+    sequence: Sequence,
+    slot: usize,
+    /// Tokens whose keys and values are not in the cache yet.
+    pending: Vec<u32>,
+    reused: usize,
+    sink: Box<dyn FnMut(Event) + Send>,
+    is_cancelled: Arc<AtomicBool>,
+    /// Probabilities that were passed on.
+    sent_logprobs: usize,
+}
+
+/// Refuses all requests once the thread has ended, also by a panic.
+struct CloseOnDrop<'a>(&'a Shared);
+
+impl Drop for CloseOnDrop<'_> {
+    fn drop(&mut self) {
+        let mut state = self.0.state();
+        (state.is_stopping, state.is_closed) = (true, true);
+        (state.stats.running, state.stats.waiting) = (0, 0);
+        let waiting = std::mem::take(&mut state.queue);
+        drop(state);
+        // Receivers see the end when the sinks are dropped.
+        drop(waiting);
+        self.0.changed.notify_all();
+    }
+}
+
+impl Scheduler {
+    pub fn new(model: Arc<Model>, slots: usize) -> Result<Scheduler> {
+        let note =
+            || format!("{slots} requests at once need as many key-value caches; allow fewer or a shorter context");
+        let cache = model.allocate_cache(slots).map_err(|error| error.note(note()))?;
+        let sizes = |piece: usize, others: std::ops::Range<usize>| {
+            let mut sizes: Vec<usize> = others.map(|others| padded(others, slots)).collect();
+            sizes.dedup();
+            sizes.into_iter().map(move |others| StepSize { piece, others })
+        };
+        let mut cold: Vec<StepSize> = sizes(0, 1..slots + 1).collect();
+        if model.piece() > 1 {
+            cold.extend(sizes(model.piece(), 0..slots));
+        }
+        cold.reverse();
+        let slots = (0..slots).map(|_| Slot::default()).collect();
+        Ok(Scheduler { model, cache, slots, running: Vec::new(), cold })
+    }
+
+    /// Serves until the engine is closed.
+    pub fn run(mut self, shared: &Shared) {
+        let _close = CloseOnDrop(shared);
+        while self.admit(shared) {
+            if self.running.is_empty() {
+                self.warm_up(shared);
+            } else {
+                self.step(shared);
+            }
+        }
+    }
+
+    /// Removes cancelled requests and fills free slots; waits if there is nothing to do. Returns false once the engine is closed.
+    fn admit(&mut self, shared: &Shared) -> bool {
+        let mut state = shared.state();
+        loop {
+            if state.is_closed {
+                return false;
+            }
+            self.cancel(&mut state);
+            while self.running.len() < self.slots.len()
+                && let Some(job) = state.queue.pop_front()
+            {
+                self.start(job, &mut state);
+            }
+            (state.stats.running, state.stats.waiting) = (self.running.len(), state.queue.len());
+            state.stats.is_warm = self.cold.is_empty();
+            shared.changed.notify_all();
+            if !self.running.is_empty() || !self.cold.is_empty() {
+                return true;
+            }
+            state = shared.changed.wait(state).unwrap_or_else(std::sync::PoisonError::into_inner);
+        }
+    }
+
+    fn cancel(&mut self, state: &mut State) {
+        let is_cancelled = |flag: &AtomicBool| flag.load(Ordering::Relaxed);
+        let before = state.queue.len() + self.running.len();
+        state.queue.retain(|job| !is_cancelled(&job.is_cancelled));
+        let slots = &mut self.slots;
+        self.running.retain(|running| {
+            let is_cancelled = is_cancelled(&running.is_cancelled);
+            slots[running.slot].is_used &= !is_cancelled;
+            !is_cancelled
+        });
+        state.stats.cancelled += (before - state.queue.len() - self.running.len()) as u64;
+    }
+
+    /// Puts a request into the free slot that has most of its prompt, and of those the one that was not used for the longest time.
+    fn start(&mut self, job: Job, state: &mut State) {
+        let Job { sequence, sink, is_cancelled } = job;
+        let common = |slot: &Slot| sequence.common_with(&slot.tokens);
+        let free = self.slots.iter().enumerate().filter(|(_, slot)| !slot.is_used);
+        let best = free.max_by_key(|(_, slot)| (common(slot), std::cmp::Reverse(slot.last_use)));
+        let slot = best.expect("there is a free slot").0;
+        let reused = common(&self.slots[slot]);
+        let last_use = self.slots.iter().map(|slot| slot.last_use).max().unwrap_or(0) + 1;
+        let place = &mut self.slots[slot];
+        place.tokens.truncate(reused);
+        (place.is_used, place.last_use) = (true, last_use);
+        state.stats.reused_tokens += reused as u64;
+        let pending = sequence.prompt()[reused..].to_vec();
+        self.running.push(Running { sequence, slot, pending, reused, sink, is_cancelled, sent_logprobs: 0 });
+    }
+
+    /// Runs one of the sizes of steps that were not run yet, with rows that are dropped.
+    fn warm_up(&mut self, shared: &Shared) {
+        let Some(size) = self.cold.pop() else { return };
+        let outside = (self.slots.len() * self.model.slot_rows()) as i32;
+        let sequences = size.others + usize::from(size.piece > 0);
+        let batch = Batch { ids: vec![0; size.piece + size.others], starts: vec![outside; sequences], last: 0 };
+        if let Err(error) = self.model.step(&mut self.cache, &batch).and_then(|logits| logits.to_vec::<f32>()) {
+            self.fail(shared, &error);
+        }
+    }
+
+    /// Runs a step with the next tokens of all sequences that have one, and a piece of the oldest prompt.
+    fn step(&mut self, shared: &Shared) {
+        let (piece, slot_rows) = (self.model.piece(), self.model.slot_rows());
+        let prompt = self.running.iter().position(|running| piece > 1 && running.pending.len() > 1);
+        let is_single = |running: &Running| piece == 1 || running.pending.len() == 1;
+        let singles = (0..self.running.len()).filter(|at| is_single(&self.running[*at]));
+        // The sequences of the step with the number of their tokens.
+        let of_prompt = prompt.map(|at| (at, self.running[at].pending.len().min(piece)));
+        let parts: Vec<(usize, usize)> = of_prompt.into_iter().chain(singles.map(|at| (at, 1))).collect();
+        let row = |running: &Running| running.slot * slot_rows + self.slots[running.slot].tokens.len();
+        let mut batch = Batch::default();
+        for (at, count) in &parts {
+            let running = &self.running[*at];
+            let part = Batch::piece(&running.pending[..*count], row(running), piece);
+            batch.last = batch.last.max(part.last);
+            batch.ids.extend(part.ids);
+            batch.starts.extend(part.starts);
+        }
+        let others = parts.len() - usize::from(prompt.is_some());
+        let size =
+            StepSize { piece: if prompt.is_some() { piece } else { 0 }, others: padded(others, self.slots.len()) };
+        let padding = size.others - others;
+        batch.ids.extend(std::iter::repeat_n(0, padding));
+        batch.starts.extend(std::iter::repeat_n((self.slots.len() * slot_rows) as i32, padding));
+        self.cold.retain(|cold| *cold != size);
+        match self.model.step(&mut self.cache, &batch).and_then(|logits| logits.to_vec::<f32>()) {
+            Ok(logits) => self.advance(shared, &parts, &logits),
+            Err(error) => self.fail(shared, &error),
+        }
+    }
+
+    /// Gives each sequence of a step its logits.
+    fn advance(&mut self, shared: &Shared, parts: &[(usize, usize)], logits: &[f32]) {
+        let vocab = self.model.config().vocab;
+        let (mut finished, mut failed, mut prompt_tokens, mut completion_tokens) = (0, 0, 0, 0);
+        let mut is_over = vec![false; self.running.len()];
+        for ((at, count), logits) in parts.iter().zip(logits.chunks_exact(vocab)) {
+            let running = &mut self.running[*at];
+            let slot = &mut self.slots[running.slot];
+            slot.tokens.extend(running.pending.drain(..*count));
+            prompt_tokens += if running.sequence.tokens().is_empty() { *count as u64 } else { 0 };
+            if !running.pending.is_empty() {
+                continue;
+            }
+            let before = running.sequence.tokens().len();
+            match running.advance(&self.model, logits) {
+                Ok(true) => (finished, is_over[*at]) = (finished + 1, true),
+                Ok(false) => {}
+                Err(error) => {
+                    (running.sink)(Event::Failed(error));
+                    (failed, is_over[*at]) = (failed + 1, true);
+                }
+            }
+            completion_tokens += (running.sequence.tokens().len() - before) as u64;
+        }
+        let mut over = is_over.into_iter();
+        let slots = &mut self.slots;
+        self.running.retain(|running| {
+            let is_over = over.next() == Some(true);
+            slots[running.slot].is_used &= !is_over;
+            !is_over
+        });
+        let stats = &mut shared.state().stats;
+        stats.finished += finished;
+        stats.failed += failed;
+        stats.prompt_tokens += prompt_tokens;
+        stats.completion_tokens += completion_tokens;
+        stats.steps += 1;
+    }
+
+    /// Ends all sequences after a step that failed: what the cache holds is not known.
+    fn fail(&mut self, shared: &Shared, error: &Error) {
+        shared.state().stats.failed += self.running.len() as u64;
+        self.slots.iter_mut().for_each(|slot| *slot = Slot::default());
+        self.running.drain(..).for_each(|mut running| (running.sink)(Event::Failed(error.clone())));
+    }
+}
+
+/// Sequences of the next larger size of a step, of which there is one for each power of two.
+fn padded(sequences: usize, slots: usize) -> usize {
+    if sequences == 0 { 0 } else { sequences.next_power_of_two().min(slots) }
+}
+
+impl Running {
+    /// Draws a token and passes the news on; returns true if the sequence is finished.
+    fn advance(&mut self, model: &Model, logits: &[f32]) -> Result<bool> {
+        let text = self.sequence.advance(model.tokenizer(), logits)?;
+        let logprobs = self.sequence.logprobs()[self.sent_logprobs..].to_vec();
+        self.sent_logprobs += logprobs.len();
+        if !text.is_empty() || !logprobs.is_empty() {
+            (self.sink)(Event::Text { text, logprobs });
+        }
+        let Some(finish_reason) = self.sequence.finished() else {
+            self.pending.extend(self.sequence.tokens().last());
+            return Ok(false);
+        };
+        (self.sink)(Event::Finished(Completion {
+            finish_reason,
+            prompt_tokens: self.sequence.prompt().len(),
+            reused_tokens: self.reused,
+            completion_tokens: self.sequence.tokens().len(),
+        }));
+        Ok(true)
+    }
+}
