@@ -129,7 +129,7 @@ struct Job {
     is_cancelled: Arc<AtomicBool>,
 }
 
-/// What callers and the engine's thread share.
+/// The state that callers and the engine's thread share.
 struct Shared {
     state: Mutex<State>,
     /// Notified when a request arrives, when one ends, and when the engine stops.

@@ -9,7 +9,7 @@ use super::request::Api;
 /// In place of minus infinity, which JSON does not have.
 const LEAST_LOGPROB: f32 = -9999.0;
 
-/// What all documents of an answer have in common.
+/// The members that all documents of an answer share.
 pub struct Answer {
     pub api: Api,
     pub id: String,

@@ -30,7 +30,7 @@ const CHUNKS: usize = 16;
 /// Time in which the body of a request must arrive.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What all requests share.
+/// The state that all requests share.
 pub struct App {
     pub engine: Arc<Engine>,
     /// The name of the model in the API.

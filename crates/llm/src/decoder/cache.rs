@@ -56,7 +56,7 @@ impl Rows {
     pub fn write(&self, cache: &Tensor, new: &Tensor) -> Tensor {
         let write = |cache: &Tensor, sequence: usize, first: usize, count: usize| {
             let start = self.starts.narrow(0, sequence, 1).squeeze(0);
-            cache.slice_scatter(1, &start, &new.narrow(1, first, count))
+            cache.slice_scatter(&new.narrow(1, first, count), 1, &start)
         };
         let cache = write(cache, 0, 0, self.piece);
         (1..self.sequences).fold(cache, |cache, n| write(&cache, n, self.piece + n - 1, 1))

@@ -140,7 +140,7 @@ fn logits_of_a_sequence_are_the_same_bits_beside_others() {
             let (count, context) = (case.tokens.len(), case.context());
             let file = Gguf::open(&path(&format!("models/{name}.gguf"))).unwrap();
             let config = Config::from_gguf(&file).unwrap();
-            let weights = Weights::from_gguf(&file, &config, context).unwrap();
+            let weights = Weights::from_gguf(&file, &config, context, &mut |_, _| {}).unwrap();
             let (vocab, config) = (config.vocab, Arc::new(config));
             let shape = config.clone();
             let step = jit_with_state(move |cache: &mut Cache, inputs| [weights.step(&shape, context, cache, inputs)]);

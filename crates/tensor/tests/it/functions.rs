@@ -533,7 +533,8 @@ fn elements(graph: &Graph) -> usize {
 #[test]
 fn gradients_of_cumulative_operations_take_linear_work() {
     on_cpu(|| {
-        let operations: [(&str, fn(&Tensor) -> Tensor); 5] = [
+        type Operation = (&'static str, fn(&Tensor) -> Tensor);
+        let operations: [Operation; 5] = [
             ("cumsum", |x| x.cumsum(0)),
             ("cumprod", |x| x.cumprod(0)),
             ("cummax", |x| x.cummax(0)),

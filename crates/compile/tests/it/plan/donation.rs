@@ -140,7 +140,7 @@ fn successive_writes_to_a_donated_leaf_copy_nothing() {
             outputs.push(b.alu(Alu::Mul, &[first, two]));
         }
         let graph = b.done(&outputs);
-        let plan = spending("writes", &graph, &[0], &Target::cpu());
+        let plan = with_donation("writes", &graph, &[0], &Target::cpu());
         if is_read_between {
             assert!(copies(&plan) > 0, "{plan}");
         } else {
