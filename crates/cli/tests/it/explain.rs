@@ -356,7 +356,6 @@ fn expression_errors_name_the_column() {
         ),
         ("cast(x, f17)", "cast: dtype must be an element type, such as f16, not a tensor"),
         ("x.reshape(3, -1)", "column 3 of `x.reshape(3, -1)`: reshape: "),
-        ("x.reshape(1, 1, 1, 1, 1, 64, 64)", "reshape: 7 numbers are given, but a tensor has at most 6 axes"),
         ("x[70]", "column 2 of `x[70]`: "),
         ("x[::0]", "column 5 of `x[::0]`: a step must be at least 1"),
         ("x[::-1]", "a step must be at least 1; use flip to reverse an axis"),

@@ -466,7 +466,7 @@ impl Numbers {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
-        (self.0 >> 16) as usize % count
+        (self.0 >> 16) as usize % count.max(1)
     }
 }
 

@@ -7,7 +7,8 @@ use panoply_ir::routine::{CachedAttention, Routine};
 use panoply_ir::{DType, Scalar};
 
 fn number(at: usize, seed: usize) -> f32 {
-    let hash = (at as u64 * 0x9e37_79b9_7f4a_7c15 + seed as u64 * 0x2545_f491_4f6c_dd1d) >> 20;
+    let (at, seed) = (at as u64, seed as u64);
+    let hash = at.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(seed.wrapping_mul(0x2545_f491_4f6c_dd1d)) >> 20;
     (hash % 4001) as f32 / 1000.0 - 2.0
 }
 

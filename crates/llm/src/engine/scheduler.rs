@@ -134,12 +134,14 @@ impl Scheduler {
         state.stats.cancelled += (before - state.queue.len() - self.running.len()) as u64;
     }
 
-    /// Puts a request into the free slot that has most of its prompt, and of those the one that was not used for the longest time.
+    /// Puts a request into the free slot that has most of its prompt, if that is at least half of it, otherwise into the one that was not
+    /// used for the longest time: the first tokens of a chat template are common to all conversations.
     fn start(&mut self, job: Job, state: &mut State) {
         let Job { sequence, sink, is_cancelled } = job;
         let common = |slot: &Slot| sequence.common_with(&slot.tokens);
         let free = self.slots.iter().enumerate().filter(|(_, slot)| !slot.is_used);
-        let best = free.max_by_key(|(_, slot)| (common(slot), std::cmp::Reverse(slot.last_use)));
+        let worth = |slot: &Slot| Some(common(slot)).filter(|common| 2 * common >= sequence.prompt().len());
+        let best = free.max_by_key(|(_, slot)| (worth(slot), std::cmp::Reverse(slot.last_use)));
         let slot = best.expect("there is a free slot").0;
         let reused = common(&self.slots[slot]);
         let last_use = self.slots.iter().map(|slot| slot.last_use).max().unwrap_or(0) + 1;

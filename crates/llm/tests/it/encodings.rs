@@ -147,7 +147,12 @@ fn encoded_values_equal_ggml() {
         encoding.encode(&values, &mut bytes);
         let mut decoded = vec![0.0; values.len()];
         encoding.decode(&bytes, &mut decoded);
-        let step = if encoding == Encoding::F32 { 0.0 } else { 2f32.powi(-9) };
+        // Half of the last of 11 or 8 significant bits.
+        let step = match encoding {
+            Encoding::F16 => 2f32.powi(-11),
+            Encoding::BF16 => 2f32.powi(-8),
+            _ => 0.0,
+        };
         let close = |(x, y): (&f32, &f32)| (x - y).abs() <= x.abs() * step + 6e-8 * step.min(1.0).ceil();
         assert!(values.iter().zip(&decoded).all(close), "{}", encoding.name());
     }

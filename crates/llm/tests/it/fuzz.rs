@@ -6,9 +6,10 @@ mod limited;
 
 use std::path::{Path, PathBuf};
 
+use panoply_llm::decoder::Weights;
 use panoply_llm::gguf::Gguf;
 use panoply_llm::tokenizer::Tokenizer;
-use panoply_llm::{Model, ModelOptions};
+use panoply_llm::{Config, Model, ModelOptions};
 use panoply_tensor::{Device, Result};
 
 use crate::fixtures::path;
@@ -18,6 +19,13 @@ use limited::{Random, each_seed, in_child, mutate};
 /// Reads a model, and encodes a text with its tokenizer.
 fn model(path: &Path) -> Result<()> {
     encoded(Model::open(path, &ModelOptions::default())?.tokenizer())
+}
+
+/// Reads a GGUF file without a tokenizer.
+fn weights(path: &Path) -> Result<()> {
+    let file = Gguf::open(path)?;
+    let config = Config::from_gguf(&file)?;
+    Weights::from_gguf(&file, &config, 32, &mut |_, _| {}).map(drop)
 }
 
 /// Reads a GGUF file without tensors.
@@ -66,7 +74,7 @@ fn mutated_files_are_read_or_refused() {
         // Headers end before the weights, which are not interpreted.
         for (name, read) in [
             ("tiny-Q4_0.gguf", model as fn(&Path) -> Result<()>),
-            ("models/qwen2moe.gguf", model),
+            ("models/qwen2moe.gguf", weights),
             ("text/gpt-2.gguf", vocabulary),
             ("text/llama.gguf", vocabulary),
         ] {

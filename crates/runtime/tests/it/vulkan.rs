@@ -152,6 +152,24 @@ fn quotients_roots_and_nan_are_exact_for_all_operands() {
 }
 
 #[test]
+fn comparisons_of_64_bit_integers_are_exact() {
+    let Some(device) = device(Trust::Measured, false) else { return };
+    if !device.target().int64 {
+        return eprintln!("SKIPPED: the device has no 64-bit integers");
+    }
+    let near: [i64; 12] = [0, 1, 4, 5, 6, -1, i64::MAX, i64::MIN, 1 << 32, -(1 << 32), (1 << 32) + 3, 3 - (1 << 40)];
+    let numbers: Vec<i64> = (0..3).flat_map(|_| near).collect();
+    let source = "kernel k(a: &[i64], y: &out [i64]) {\n    \
+                  y[global_id.x] = select(and(le(0i64, a[global_id.x]), lt(a[global_id.x], 5i64)), 1i64, -1i64)\n}\n";
+    let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
+    let found = run(&device, source, &[bytes], DType::I64);
+    for (number, found) in numbers.iter().zip(found.chunks_exact(8)) {
+        let expected = if (0..5).contains(number) { 1 } else { -1 };
+        assert_eq!(i64::from_le_bytes(found.try_into().unwrap()), expected, "of {number}");
+    }
+}
+
+#[test]
 fn products_and_sums_are_not_contracted() {
     let Some(device) = device(Trust::Measured, false) else { return };
     let [a, b, c] = operands_f32(50_000);

@@ -97,8 +97,8 @@ pub const ROWS: &[Row] = &[
     smooth("split", &[any(&[6, 4])], |x| x[0].split([1, 3, 2], 0).swap_remove(1).exp()),
     smooth("chunk", &[any(&[7, 2])], |x| Tensor::concat(x[0].chunk(3, 0).iter().rev(), 0).exp()),
     smooth("unbind", &[any(&[4, 3])], |x| {
-        let parts = x[0].unbind(1);
-        &parts[0] * &parts[1] + &parts[2]
+        let parts = x[0].unbind(1).into_iter();
+        parts.reduce(|all, part| all * 0.5 + part.square()).unwrap_or_else(|| x[0].sum(1))
     }),
     smooth("take_along_dim", &[any(&[4, 5]), whole(&[4, 3], 5.0)], |x| x[0].take_along_dim(&x[1], 1).exp()),
     smooth("take_along_dim rows", &[any(&[4, 5]), whole(&[2, 5], 4.0)], |x| x[0].take_along_dim(&x[1], 0).exp()),

@@ -135,6 +135,7 @@ impl Tensor {
     pub fn pow(&self, exponent: impl Into<Operand>) -> Tensor {
         let exponent = match exponent.into() {
             Operand::Tensor(exponent) => exponent,
+            Operand::Number(number) if number.to_f64() == 2.0 => return self.square(),
             Operand::Number(number) => match self.number_like(number) {
                 Ok(number) => Tensor::constant_or_scalar(number),
                 Err(mistake) => return mistake,

@@ -103,11 +103,12 @@ fn valid(variant: usize, numbers: &mut Numbers) -> Routine {
         }
         16 => {
             let [cap, window] = [numbers.below(2), numbers.below(2)].map(|some| some == 1);
+            let key_heads = 1 + u % 3;
             Routine::CachedAttention(CachedAttention {
                 tokens: s,
-                heads: u * (1 + numbers.below(3)),
-                key_heads: u,
-                slots: 1 + numbers.below(4),
+                heads: key_heads * (1 + numbers.below(3)),
+                key_heads,
+                slots: 1 + numbers.below(3),
                 slot_rows: numbers.of(&[1, 2, 5, 63, 64, 70, 150]),
                 width: v,
                 scale: Scalar::from_f64(DType::F32, 0.25),
