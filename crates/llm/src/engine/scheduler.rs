@@ -134,13 +134,14 @@ impl Scheduler {
         state.stats.cancelled += (before - state.queue.len() - self.running.len()) as u64;
     }
 
-    /// Puts a request into the free slot that has most of its prompt, if that is at least half of it, otherwise into the one that was not
-    /// used for the longest time: the first tokens of a chat template are common to all conversations.
+    /// Puts a request into the free slot that has most of its prompt, if that is at least half of the prompt or of the slot's tokens,
+    /// otherwise into the one that was not used for the longest time: the first tokens of a chat template are common to all conversations.
     fn start(&mut self, job: Job, state: &mut State) {
         let Job { sequence, sink, is_cancelled } = job;
         let common = |slot: &Slot| sequence.common_with(&slot.tokens);
         let free = self.slots.iter().enumerate().filter(|(_, slot)| !slot.is_used);
-        let worth = |slot: &Slot| Some(common(slot)).filter(|common| 2 * common >= sequence.prompt().len());
+        let half = |slot: &Slot| sequence.prompt().len().min(slot.tokens.len()).div_ceil(2).max(1);
+        let worth = |slot: &Slot| Some(common(slot)).filter(|common| *common >= half(slot));
         let best = free.max_by_key(|(_, slot)| (worth(slot), std::cmp::Reverse(slot.last_use)));
         let slot = best.expect("there is a free slot").0;
         let reused = common(&self.slots[slot]);

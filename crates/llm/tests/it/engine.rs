@@ -119,14 +119,18 @@ fn the_next_request_of_a_conversation_computes_only_what_is_new() {
         let sampling = Sampling::greedy();
         collect(engine.generate(&Request { max_tokens: Some(6), sampling, ..Request::chat(messages) }).unwrap())
     };
-    let (first, counts) = ask(&messages);
-    assert_eq!(counts.reused_tokens, 0);
+    let (first, started) = ask(&messages);
+    assert_eq!(started.reused_tokens, 0);
     // Another conversation takes the other slot.
     let (_, counts) = ask(&[Message::new("user", "zebra")]);
     assert!(counts.reused_tokens < counts.prompt_tokens);
     messages.extend([Message::new("assistant", &first.text), Message::new("user", "hello")]);
     let (second, counts) = ask(&messages);
-    assert!(counts.reused_tokens > counts.prompt_tokens / 2, "{counts:?}");
+    // All but the last token of the first prompt, which the text of the answer can change.
+    assert!(
+        (started.prompt_tokens - 1..counts.prompt_tokens).contains(&counts.reused_tokens),
+        "{started:?}, {counts:?}"
+    );
     let sampling = Sampling::greedy();
     assert_eq!(second, alone(&model, &Request { max_tokens: Some(6), sampling, ..Request::chat(&messages) }));
 }
@@ -195,6 +199,7 @@ fn a_model_whose_logits_are_not_numbers_fails_its_requests_and_goes_on() {
         let [Event::Failed(error)] = &events[..] else { panic!("{events:?}") };
         assert!(error.message().contains("not finite"), "{error}");
     }
+    assert!(engine.wait_idle(Duration::from_secs(60)));
     assert_eq!(engine.stats().failed, 3);
 }
 

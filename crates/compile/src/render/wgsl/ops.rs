@@ -17,6 +17,8 @@ impl Writer<'_> {
         match op {
             Alu::Select => format!("select({}, {}, {})", bare(&args[2]), bare(&args[1]), bare(&args[0])),
             _ if self.is_pair(element) => self.wide_alu(op, element, args),
+            Alu::Lt if element == DType::I64 => infix("<", &[ordered(&args[0]), ordered(&args[1])]),
+            Alu::Le if element == DType::I64 => infix("<=", &[ordered(&args[0]), ordered(&args[1])]),
             Alu::Lt => infix("<", args),
             Alu::Le => infix("<=", args),
             Alu::Eq => infix("==", args),
@@ -130,6 +132,15 @@ impl Writer<'_> {
     /// Renders a call of a helper function.
     pub fn soft(&mut self, function: Function, args: &[String]) -> String {
         call(&self.soft.call(function), args)
+    }
+}
+
+/// Renders an i64 as the u64 of the same order. Mesa 22.3 compares an i32 that was converted to i64 with a constant wrongly.
+fn ordered(text: &str) -> String {
+    const SIGN: u64 = 1 << 63;
+    match bare(text).strip_suffix("li").and_then(|digits| digits.parse::<i64>().ok()) {
+        Some(number) => format!("{}lu", number as u64 ^ SIGN),
+        None => format!("(bitcast<u64>({}) ^ {SIGN}lu)", bare(text)),
     }
 }
 

@@ -27,7 +27,8 @@ struct Numbers(u64);
 impl Numbers {
     fn below(&mut self, count: usize) -> usize {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) as usize % count
+        // Seeds differ in few bits (the first step of SplitMix64's mix).
+        (((self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9)) >> 33) as usize % count
     }
 
     fn of<T: Copy>(&mut self, choices: &[T]) -> T {
