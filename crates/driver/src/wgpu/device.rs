@@ -98,11 +98,18 @@ impl WgpuDevice {
             for (function, tried) in Function::ALL.into_iter().zip(&used.tried) {
                 // There is no f64 in browsers.
                 if function != Function::FmaF64 {
-                    let _ = tried.set(is_exact(self, function).await?);
+                    let _ = tried.set(self.keeps(function) || is_exact(self, function).await?);
                 }
             }
         }
         Ok(())
+    }
+
+    /// Returns true for a function that is kept although it is not exact: SwiftShader takes minutes to compile the loops of the others, or
+    /// crashes.
+    fn keeps(&self, function: Function) -> bool {
+        let is_slow = self.info.name.to_lowercase().contains("swiftshader");
+        is_slow && matches!(function, Function::DivF32 | Function::SqrtF32)
     }
 
     /// Returns the value of a pipeline constant that depends on the device; `None` for an unknown name.
@@ -121,7 +128,7 @@ impl WgpuDevice {
             Some(right) => *right,
             None => {
                 let right = match Function::ALL.get(position) {
-                    Some(function) => now(is_exact(self, *function))?,
+                    Some(function) => self.keeps(*function) || now(is_exact(self, *function))?,
                     None => now(subgroups::are_consecutive(self, &self.target))?,
                 };
                 *known.get_or_init(|| right)
