@@ -5,38 +5,6 @@
 var<workgroup> scratch_: array<f32, 12>;
 var<workgroup> scratch_2: array<u32, 12>;
 
-override exact_div_f32: bool = false;
-fn quotient_f32(x: f32, y: f32) -> f32 {
-    if exact_div_f32 { return x / y; }
-    let a = bitcast<u32>(x) & 0x7fffffffu;
-    let b = bitcast<u32>(y) & 0x7fffffffu;
-    let sign = (bitcast<u32>(x) ^ bitcast<u32>(y)) & 0x80000000u;
-    if (a > 0x7f800000u) || (b > 0x7f800000u) || ((a == b) && ((a == 0u) || (a == 0x7f800000u))) { return bitcast<f32>(sign | 0x7fc00000u); }
-    if (a == 0x7f800000u) || (b == 0u) { return bitcast<f32>(sign | 0x7f800000u); }
-    if (b == 0x7f800000u) || (a == 0u) { return bitcast<f32>(sign); }
-    var ma = (a & 0x7fffffu) | select(0x800000u, 0u, (a >> 23u) == 0u);
-    var mb = (b & 0x7fffffu) | select(0x800000u, 0u, (b >> 23u) == 0u);
-    let lead_a = countLeadingZeros(ma) - 8u;
-    let lead_b = countLeadingZeros(mb) - 8u;
-    ma = ma << lead_a;
-    mb = mb << lead_b;
-    let below = ma < mb;
-    ma = ma << u32(below);
-    let e = max(i32(a >> 23u), 1) - i32(lead_a) - max(i32(b >> 23u), 1) + i32(lead_b) + 127 - i32(below);
-    var q = 0u;
-    for (var turn = 0; turn < 26; turn++) {
-        let one = ma >= mb;
-        q = (q << 1u) | u32(one);
-        ma = (ma - select(0u, mb, one)) << 1u;
-    }
-    q = (q << 1u) | u32(ma != 0u);
-    if e >= 255 { return bitcast<f32>(sign | 0x7f800000u); }
-    let shift = u32(clamp(4 - e, 3, 31));
-    let kept = q >> shift;
-    let lost = q << (32u - shift);
-    let rounded = kept + u32((lost > 0x80000000u) || ((lost == 0x80000000u) && ((kept & 1u) == 1u)));
-    return bitcast<f32>(sign | ((u32(max(e, 1)) - 1u) << 23u) + rounded);
-}
 @compute @workgroup_size(6, 2, 1)
 fn collectives_(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_id) local: vec3<u32>) {
     let x_off: u32 = launch[0].x;
@@ -233,5 +201,5 @@ fn collectives_(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invo
     if t61 { places_[t62] = before_ + upto_; }
     let t63: bool = gid0 < sums_len;
     let t64: u32 = select(0u, sums_off + gid0, t63);
-    if t63 { sums_[t64] = quotient_f32(value_ + third_, total_ + (alone_ + none_)); }
+    if t63 { sums_[t64] = (value_ + third_) / (total_ + (alone_ + none_)); }
 }

@@ -44,28 +44,6 @@ fn bf16_bits(x: f32) -> u32 {
 }
 fn round_f16(x: f32) -> f32 { return f16_from_bits(f16_bits(x)); }
 fn round_bf16(x: f32) -> f32 { return bf16_from_bits(bf16_bits(x)); }
-override exact_sqrt_f32: bool = false;
-fn sqrt_f32(x: f32) -> f32 {
-    if exact_sqrt_f32 { return sqrt(x); }
-    let a = bitcast<u32>(x);
-    if (a == 0u) || (a == 0x80000000u) || (a == 0x7f800000u) { return x; }
-    if a > 0x7f800000u { return bitcast<f32>(0x7fc00000u); }
-    var m = (a & 0x7fffffu) | select(0x800000u, 0u, (a >> 23u) == 0u);
-    let lead = countLeadingZeros(m) - 8u;
-    let e = max(i32(a >> 23u), 1) - i32(lead) - 127;
-    let odd = u32(e & 1);
-    m = m << (lead + odd);
-    var root = 0u;
-    var rest = 0u;
-    for (var bit = 23; bit >= -25; bit -= 2) {
-        rest = (rest << 2u) | (select(m << 1u, m >> u32(max(bit, 0)), bit >= 0) & select(0u, 3u, bit >= -1));
-        let trial = (root << 2u) | 1u;
-        let one = rest >= trial;
-        rest = rest - select(0u, trial, one);
-        root = (root << 1u) | u32(one);
-    }
-    return bitcast<f32>((u32((e - i32(odd)) / 2 + 126) << 23u) + (root >> 1u) + (root & 1u));
-}
 @compute @workgroup_size(items0, items1, items2)
 fn halves_(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_id) local: vec3<u32>) {
     let wide_off: u32 = launch[0].x;
@@ -97,7 +75,7 @@ fn halves_(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocatio
     let t4: f32 = round_f16(select(t1, f16_from_bits((atomicLoad(&data_[t3 >> 1u]) >> ((t3 & 1u) << 4u)) & 0xffffu), t2) * scale_f16_);
     var t5: u32 = 0u;
     let t6: u32 = t5;
-    scratch_[t6] = max_f32(round_f16(sqrt_f32(round_f16(t4 + 0.5f))), 0.5f);
+    scratch_[t6] = max_f32(round_f16(sqrt(round_f16(t4 + 0.5f))), 0.5f);
     let t7: f64 = bitcast<f64>(u64(zero));
     let t8: bool = gid0 < wide_len;
     let t9: u32 = select(0u, wide_off + gid0, t8);
@@ -150,7 +128,7 @@ fn halves_(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocatio
     let t53: f32 = select(t50, bf16_from_bits((atomicLoad(&data_2[t52 >> 1u]) >> ((t52 & 1u) << 4u)) & 0xffffu), t51);
     var t54: u32 = 0u;
     let t55: u32 = t54;
-    scratch_2[t55] = max_f32(round_bf16(sqrt_f32(round_bf16(round_bf16(t53 * scale_bf16_) + 0.5f))), 0.5f);
+    scratch_2[t55] = max_f32(round_bf16(sqrt(round_bf16(round_bf16(t53 * scale_bf16_) + 0.5f))), 0.5f);
     let t56: f64 = bitcast<f64>(u64(zero));
     let t57: bool = gid0 < wide_len;
     let t58: u32 = select(0u, wide_off + gid0, t57);

@@ -91,7 +91,11 @@ impl Open {
             limits,
             features,
             translates,
-            preserved: if translates { info::preserved_widths(&place.adapter) } else { Vec::new() },
+            // SwiftShader, for which compilation takes long enough, keeps NaN anyway.
+            preserved: match translates && !place.adapter.get_info().name.contains("SwiftShader") {
+                true => info::preserved_widths(&place.adapter),
+                false => Vec::new(),
+            },
             number,
             tickets: AtomicU64::new(0),
             looking: Mutex::new(()),

@@ -56,8 +56,6 @@ impl Writer<'_> {
             Alu::Add => infix("+", args),
             Alu::Sub => infix("-", args),
             Alu::Mul => infix("*", args),
-            Alu::Div if register == DType::F32 => self.soft(Function::Quotient, args),
-            Alu::Sqrt if register == DType::F32 => self.soft(Function::SquareRoot, args),
             Alu::Div => infix("/", args),
             Alu::Sqrt => call("sqrt", args),
             Alu::Fma if register == DType::F64 => self.soft(Function::Fma(Fused::Wide), args),

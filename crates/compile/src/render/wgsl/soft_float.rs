@@ -55,10 +55,6 @@ pub(super) enum Function {
     Round(DType),
     /// a × b + c with one rounding.
     Fma(Fused),
-    /// Correctly rounded quotient of two f32: Vulkan and WGSL allow an error of 2.5 ulp.
-    Quotient,
-    /// Correctly rounded square root of an f32, likewise.
-    SquareRoot,
     /// An operation on pairs of words, for devices without 64-bit integers.
     Wide(Wide),
     /// A word of another lane of the subgroup.
@@ -120,8 +116,6 @@ impl Function {
             Function::Bits(_) => unreachable!("these are two functions, see `bits`"),
             Function::Round(dtype) => format!("round_{dtype}"),
             Function::Fma(float) => format!("fma_{}", float.dtype()),
-            Function::Quotient => "quotient_f32".to_string(),
-            Function::SquareRoot => "sqrt_f32".to_string(),
             Function::Wide(wide) => wide.name().to_string(),
             Function::Shuffle { .. } => "shuffled".to_string(),
         }
@@ -149,8 +143,6 @@ impl Function {
             Function::Round(t) => format!("fn round_{t}(x: f32) -> f32 {{ return {t}_from_bits({t}_bits(x)); }}\n"),
             Function::Fma(Fused::Doubles) => FMA_IN_F64.to_string(),
             Function::Fma(float) => filled(FMA, float.dtype()),
-            Function::Quotient => QUOTIENT.to_string(),
-            Function::SquareRoot => SQUARE_ROOT.to_string(),
             Function::Wide(wide) => wide.text().to_string(),
             Function::Shuffle { subgroup, items } => {
                 let mask = format!("{:#x}u", !(subgroup - 1));
@@ -348,68 +340,6 @@ fn rem_NAME(x: $f, y: $f) -> $f {
     let e = eb - i32(lead);
     if e >= 1 { return bitcast<$f>(sign | ((ma & $FRACTION$n) | ($u(e) << $PLACESu))); }
     return bitcast<$f>(sign | (ma >> u32(1 - e)));
-}
-";
-
-/// Long division of the significands, to two bits more than those of the result and one for the remainder.
-const QUOTIENT: &str = "\
-override exact_div_f32: bool = false;
-fn quotient_f32(x: f32, y: f32) -> f32 {
-    if exact_div_f32 { return x / y; }
-    let a = bitcast<u32>(x) & 0x7fffffffu;
-    let b = bitcast<u32>(y) & 0x7fffffffu;
-    let sign = (bitcast<u32>(x) ^ bitcast<u32>(y)) & 0x80000000u;
-    if (a > 0x7f800000u) || (b > 0x7f800000u) || ((a == b) && ((a == 0u) || (a == 0x7f800000u))) { return bitcast<f32>(sign | 0x7fc00000u); }
-    if (a == 0x7f800000u) || (b == 0u) { return bitcast<f32>(sign | 0x7f800000u); }
-    if (b == 0x7f800000u) || (a == 0u) { return bitcast<f32>(sign); }
-    var ma = (a & 0x7fffffu) | select(0x800000u, 0u, (a >> 23u) == 0u);
-    var mb = (b & 0x7fffffu) | select(0x800000u, 0u, (b >> 23u) == 0u);
-    let lead_a = countLeadingZeros(ma) - 8u;
-    let lead_b = countLeadingZeros(mb) - 8u;
-    ma = ma << lead_a;
-    mb = mb << lead_b;
-    let below = ma < mb;
-    ma = ma << u32(below);
-    let e = max(i32(a >> 23u), 1) - i32(lead_a) - max(i32(b >> 23u), 1) + i32(lead_b) + 127 - i32(below);
-    var q = 0u;
-    for (var turn = 0; turn < 26; turn++) {
-        let one = ma >= mb;
-        q = (q << 1u) | u32(one);
-        ma = (ma - select(0u, mb, one)) << 1u;
-    }
-    q = (q << 1u) | u32(ma != 0u);
-    if e >= 255 { return bitcast<f32>(sign | 0x7f800000u); }
-    let shift = u32(clamp(4 - e, 3, 31));
-    let kept = q >> shift;
-    let lost = q << (32u - shift);
-    let rounded = kept + u32((lost > 0x80000000u) || ((lost == 0x80000000u) && ((kept & 1u) == 1u)));
-    return bitcast<f32>(sign | ((u32(max(e, 1)) - 1u) << 23u) + rounded);
-}
-";
-
-/// One bit of the root at a time, to one bit more than those of the result; the root of an f32 is never halfway between two.
-const SQUARE_ROOT: &str = "\
-override exact_sqrt_f32: bool = false;
-fn sqrt_f32(x: f32) -> f32 {
-    if exact_sqrt_f32 { return sqrt(x); }
-    let a = bitcast<u32>(x);
-    if (a == 0u) || (a == 0x80000000u) || (a == 0x7f800000u) { return x; }
-    if a > 0x7f800000u { return bitcast<f32>(0x7fc00000u); }
-    var m = (a & 0x7fffffu) | select(0x800000u, 0u, (a >> 23u) == 0u);
-    let lead = countLeadingZeros(m) - 8u;
-    let e = max(i32(a >> 23u), 1) - i32(lead) - 127;
-    let odd = u32(e & 1);
-    m = m << (lead + odd);
-    var root = 0u;
-    var rest = 0u;
-    for (var bit = 23; bit >= -25; bit -= 2) {
-        rest = (rest << 2u) | (select(m << 1u, m >> u32(max(bit, 0)), bit >= 0) & select(0u, 3u, bit >= -1));
-        let trial = (root << 2u) | 1u;
-        let one = rest >= trial;
-        rest = rest - select(0u, trial, one);
-        root = (root << 1u) | u32(one);
-    }
-    return bitcast<f32>((u32((e - i32(odd)) / 2 + 126) << 23u) + (root >> 1u) + (root & 1u));
 }
 ";
 
