@@ -33,6 +33,13 @@ impl AffineIndex {
 /// Returns the strides at which a kernel's work-items access a buffer, starting at its first element, if each accesses a single
 /// element.
 pub fn strides(kernel: &Kernel, mem: MemId) -> Option<Strides> {
+    let accesses = accesses(kernel, mem)?;
+    let first = accesses[0];
+    (first.constant == 0 && accesses.iter().all(|other| *other == first)).then_some(first.strides)
+}
+
+/// Returns the indices of all accesses to a buffer, at least one; `None` if one of them is not a linear function.
+fn accesses(kernel: &Kernel, mem: MemId) -> Option<Vec<AffineIndex>> {
     let indices = indices(kernel);
     let mut accesses: Vec<Option<AffineIndex>> = Vec::new();
     for (_, expr, _) in kernel.exprs.iter() {
@@ -49,8 +56,7 @@ pub fn strides(kernel: &Kernel, mem: MemId) -> Option<Strides> {
         Op::Atomic { mem: at, .. } if at == mem => accesses.push(None),
         _ => {}
     });
-    let first = accesses.first().copied().flatten()?;
-    (first.constant == 0 && accesses.iter().all(|other| *other == Some(first))).then_some(first.strides)
+    accesses.into_iter().collect::<Option<Vec<AffineIndex>>>().filter(|accesses| !accesses.is_empty())
 }
 
 /// Returns true if the strides are the grid's linear numbering, so that each work-item accesses the element at its own linear index.
@@ -63,10 +69,13 @@ pub fn is_linear(strides: Strides, grid: [u64; 3]) -> bool {
     })
 }
 
-/// Returns true if each work-item of a grid accesses only the element at its own linear index of a buffer, and never reads it after
-/// writing it. Such a kernel can write the buffer in place of another that it reads at the same index.
+/// Returns true if each work-item of a grid accesses only the elements at its own linear index of a buffer plus multiples of the number of
+/// work-items, and reads none after it has written one. No other work-item accesses these elements, so the kernel can write the buffer in
+/// place of another that it reads at the same indices.
 pub fn can_write_in_place(kernel: &Kernel, mem: MemId, grid: [u64; 3]) -> bool {
-    let elementwise = || strides(kernel, mem).is_some_and(|own| is_linear(own, grid));
+    let items: u64 = grid.iter().product();
+    let own = |access: &AffineIndex| is_linear(access.strides, grid) && access.constant.is_multiple_of(items);
+    let elementwise = || accesses(kernel, mem).is_some_and(|all| all.iter().all(own));
     kernel.group_size.is_none() && loads_before_stores(kernel, mem) && elementwise()
 }
 

@@ -3,9 +3,10 @@
 //! The shape of a kernel is decided here, from the target's style and from which variables access memory with stride 1;
 //! the emitters follow it.
 
+use panoply_ir::alu::Alu;
 use panoply_ir::reduce::ReduceOp;
 use panoply_ir::target::Style;
-use panoply_ir::{MathMode, Target};
+use panoply_ir::{DType, MathMode, Target};
 
 use super::compute_at::{ComputeLevel, ComputeLevels};
 use super::loop_transforms::{self, InnerExtent};
@@ -57,7 +58,7 @@ pub(super) const BUSY_ROWS: u64 = 2048;
 /// Maximum group size used on a GPU.
 pub(super) const GPU_GROUP: u32 = 256;
 
-/// Elements from which a work-item of a GPU computes several: as many work-items as keep the largest device busy are left.
+/// Number of elements from which a work-item of a GPU computes several; the remaining work-items still keep the largest device busy.
 pub(super) const INTERLEAVED: u64 = 1 << 20;
 /// Number of elements that such a work-item computes, the first that divides the outermost extent.
 const ROUNDS: [u64; 2] = [4, 2];
@@ -100,13 +101,32 @@ pub fn interleaved(nest: &LoopNest, mapping: &ThreadMapping, target: &Target) ->
     let is_elementwise = nest.loops.is_empty() && mapping.lanes.is_none() && mapping.tile.is_none();
     let is_plain = |store: &Store| store.condition.is_none() && store.accumulate.is_none();
     let applies = matches!(target.style, Style::Gpu) && is_elementwise && nest.stores.iter().all(is_plain);
-    if !applies || extent(&nest.outer) < INTERLEAVED {
+    if !applies || extent(&nest.outer) < INTERLEAVED || is_bias(nest) || exceeds_binding(nest, target) {
         return None;
     }
     let nest = ROUNDS.iter().find_map(|rounds| loop_transforms::split_outermost(nest, *rounds))?;
     let mut mapping = by_item(&LoopNest { outer: nest.outer[1..].to_vec(), ..nest.clone() }, target);
     mapping.outer.insert(0, (nest.outer[0], AxisBinding::Sequential));
-    Some((nest, mapping))
+    mapping.tile.is_none().then_some((nest, mapping))
+}
+
+/// Returns true for the sum of two arrays of which one is broadcast: a plan replaces it by the bias of a library's product, if it has the
+/// grid of the result.
+fn is_bias(nest: &LoopNest) -> bool {
+    let mut sums = nest.values.iter().filter(|(value, _)| !matches!(value, Value::Load(..)));
+    let is_sum = matches!(sums.next(), Some((Value::Alu(Alu::Add, _), _))) && sums.next().is_none();
+    is_sum && nest.outer.len() > 1
+}
+
+/// Returns true if an array can be larger than a binding of the device. The runtime then launches the grid in parts whose work-items access
+/// a part of the array.
+fn exceeds_binding(nest: &LoopNest, target: &Target) -> bool {
+    let exceeds = |form: &AffineExpr, dtype: DType| {
+        let end = form.guaranteed_range().map_or(i64::MAX, |(_, high)| high.saturating_add(1));
+        (end as u64).saturating_mul(dtype.bytes() as u64) > target.max_binding_bytes
+    };
+    let loads = nest.values.iter().any(|(value, dtype)| matches!(value, Value::Load(_, form) if exceeds(form, *dtype)));
+    loads || nest.stores.iter().any(|store| exceeds(&store.at, nest.values[store.value].1))
 }
 
 /// Returns true if the order of a reduction's iterations affects the result.

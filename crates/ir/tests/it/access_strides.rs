@@ -135,6 +135,21 @@ fn doubled(b: &mut Builder, [x, y, _]: [MemId; 3]) {
     b.store(y, at, value, Guard::Checked);
 }
 
+/// Doubles a work-item's own element and the one `apart` elements after it, with both loads before the stores.
+fn pair(b: &mut Builder, [x, y]: [MemId; 2], apart: u64) {
+    let first = own(b);
+    let apart = b.index(apart);
+    let second = b.alu(Alu::Add, &[first, apart]);
+    let values = [first, second].map(|at| {
+        let value = b.load(x, at, Guard::Checked);
+        let twice = b.alu(Alu::Add, &[value, value]);
+        b.bind("v", twice)
+    });
+    for (at, value) in [first, second].into_iter().zip(values) {
+        b.store(y, at, value, Guard::Checked);
+    }
+}
+
 #[test]
 fn in_place_kernels_are_recognized() {
     let kept: Body = |b, [x, y, z]| {
@@ -162,7 +177,12 @@ fn in_place_kernels_are_recognized() {
         let value = b.load(x, value, Guard::Checked);
         b.store(y, at, value, Guard::Checked);
     };
-    let cases: [(&str, Body, bool); 5] = [
+    // Elements 60 apart, which is the number of work-items; and neighbors, which are those of other work-items.
+    let distant: Body = |b, [x, y, _]| pair(b, [x, y], 60);
+    let near: Body = |b, [x, y, _]| pair(b, [x, y], 1);
+    let cases: [(&str, Body, bool); 7] = [
+        ("distant", distant, true),
+        ("near", near, false),
         ("element", doubled, true),
         ("kept", kept, true),
         ("late", late, false),

@@ -5,6 +5,7 @@ use panoply_ir::DType;
 use panoply_ir::alu::Alu;
 use panoply_ir::graph::Graph;
 use panoply_ir::kernel::{Access, Space};
+use panoply_ir::routine::Routine;
 use panoply_ir::target::{Style, Target};
 
 use crate::plan::build::Build;
@@ -119,6 +120,47 @@ fn write_to_donated_leaf_copies_nothing() {
         assert_eq!((taken(&plan), copies(&plan), plan.peak_bytes), (1, 0, 0), "{plan}");
         assert_eq!(copies(&with_donation("a write", &graph, &[], &Target::cpu())), usize::from(of_the_run));
     }
+}
+
+/// Returns the plan of a doubled array of a million elements, which is donated, and the grid of its only kernel.
+fn doubled_million(target: &Target) -> (Plan, u64) {
+    let mut b = Build::default();
+    let x = b.f32(&[1024, 1024]);
+    let two = b.like(x, 2.0);
+    let twice = b.alu(Alu::Mul, &[x, two]);
+    let graph = Graph { donated: vec![0], ..b.done(&[twice]) };
+    let plan = plan(&graph, target, &|_| true).unwrap();
+    let [PlanStep::Kernel { grid, .. }] = plan.steps[..] else { panic!("{plan}") };
+    (plan, grid.iter().product())
+}
+
+/// On a GPU a work-item computes four distant elements of a large array, also if the output takes the memory of a leaf.
+#[test]
+fn large_donated_leaves_are_reused_on_a_gpu() {
+    let (plan, items) = doubled_million(&Target::cuda_minimum(80));
+    assert_eq!((taken(&plan), plan.peak_bytes, items), (1, 0, 1 << 18), "{plan}");
+}
+
+/// A launch is divided where an array is larger than a binding, for which neighboring work-items must access neighboring elements.
+#[test]
+fn arrays_larger_than_a_binding_have_a_work_item_for_each_element() {
+    for (bytes, items) in [((4 << 20) - 1, 1 << 20), (4 << 20, 1 << 18)] {
+        let (plan, found) = doubled_million(&Target { max_binding_bytes: bytes, ..Target::cuda_minimum(80) });
+        assert_eq!((taken(&plan), found), (1, items), "{plan}");
+    }
+}
+
+/// A library adds the bias of a product of a million elements.
+#[test]
+fn bias_of_a_large_product_is_fused() {
+    let mut b = Build::default();
+    let (x, w, bias) = (b.f32(&[1024, 8]), b.f32(&[8, 1024]), b.f32(&[1, 1024]));
+    let product = b.matmul(x, w);
+    let sum = b.with(Alu::Add, product, bias);
+    let graph = b.done(&[sum]);
+    let plan = plan(&graph, &Target::cuda_minimum(80), &|_| true).unwrap();
+    let [PlanStep::Routine { routine: Routine::Gemm(gemm), .. }] = plan.steps[..] else { panic!("{plan}") };
+    assert!(gemm.bias, "{plan}");
 }
 
 /// Rows of several sequences go into one key-value cache, one after the other.
