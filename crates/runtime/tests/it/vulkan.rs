@@ -167,15 +167,25 @@ fn comparisons_of_64_bit_integers_are_exact() {
         let expected = if (0..5).contains(number) { 1 } else { -1 };
         assert_eq!(i64::from_le_bytes(found.try_into().unwrap()), expected, "of {number}");
     }
-    // The same of numbers that were extended.
+    // The same, and the smaller and the absolute value, of numbers that were extended.
     let numbers: Vec<i32> = (0..70).map(|n| n * 7 % 12 - 3).collect();
-    let source = "kernel k(a: &[i32], y: &out [i32]) {\n    let v: i64 = cast<i64>(a[global_id.x])\n    \
-                  y[global_id.x] = select(and(le(0i64, v), lt(v, 5i64)), cast<i32>(v), -1i32)\n}\n";
     let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
-    let found = run(&device, source, &[bytes], DType::I32);
-    for (number, found) in numbers.iter().zip(found.chunks_exact(4)) {
-        let expected = if (0..5).contains(number) { *number } else { -1 };
-        assert_eq!(i32::from_le_bytes(found.try_into().unwrap()), expected, "of {number}, extended");
+    type IntFormula = (&'static str, fn(i32) -> i32);
+    let formulas: [IntFormula; 4] = [
+        ("select(and(le(0i64, v), lt(v, 5i64)), cast<i32>(v), -1i32)", |v| if (0..5).contains(&v) { v } else { -1 }),
+        ("cast<i32>(min(v, 5i64))", |v| v.min(5)),
+        ("cast<i32>(max(v, 2i64))", |v| v.max(2)),
+        ("cast<i32>(abs(v))", i32::abs),
+    ];
+    for (formula, expected) in formulas {
+        let source = format!(
+            "kernel k(a: &[i32], y: &out [i32]) {{\n    let v: i64 = cast<i64>(a[global_id.x])\n    \
+             y[global_id.x] = {formula}\n}}\n"
+        );
+        let found = run(&device, &source, std::slice::from_ref(&bytes), DType::I32);
+        for (number, found) in numbers.iter().zip(found.chunks_exact(4)) {
+            assert_eq!(i32::from_le_bytes(found.try_into().unwrap()), expected(*number), "{formula} of {number}");
+        }
     }
 }
 

@@ -134,7 +134,7 @@ impl Writer<'_> {
 }
 
 /// Renders an i64 as the u64 of the same order. Mesa 22.3 compares an i32 that was converted to i64 with a constant wrongly.
-fn ordered(text: &str) -> String {
+pub(super) fn ordered(text: &str) -> String {
     const SIGN: u64 = 1 << 63;
     match bare(text).strip_suffix("li").and_then(|digits| digits.parse::<i64>().ok()) {
         Some(number) => format!("{}lu", number as u64 ^ SIGN),

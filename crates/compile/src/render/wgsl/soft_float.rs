@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 use panoply_ir::DType;
 
 use super::int64::Wide;
+use super::ops::ordered;
 
 /// Implementations of a fused multiply-add on devices whose own is not fused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -130,9 +131,16 @@ impl Function {
                     DType::F64 => "((bitcast<u64>(a) & 0x7ffffffffffffffflu) > 0x7ff0000000000000lu) || ",
                     _ => "",
                 };
-                format!("fn {name}(a: {t}, b: {t}) -> {t} {{ return select(b, a, {nan}(a {sign} b)); }}\n")
+                let [a, b] = ["a", "b"].map(|text| if t == DType::I64 { ordered(text) } else { text.to_string() });
+                format!("fn {name}(a: {t}, b: {t}) -> {t} {{ return select(b, a, {nan}({a} {sign} {b})); }}\n")
             }
-            Function::Abs(t) => format!("fn abs_{t}(a: {t}) -> {t} {{ return select(a, -a, a < 0li); }}\n"),
+            Function::Abs(t) => {
+                format!(
+                    "fn abs_{t}(a: {t}) -> {t} {{ return select(a, -a, {} < {}); }}\n",
+                    ordered("a"),
+                    ordered("0li")
+                )
+            }
             Function::CountOnes => COUNT_ONES.to_string(),
             Function::Div(t) => division(t, "div", "/", "0"),
             Function::Rem(t) => division(t, "rem", "%", "a"),
