@@ -40,7 +40,7 @@ struct SharedState {
     words: Buffer,
     /// Held while commands are encoded and submitted: they share the `words` buffer, and their order is that of the calls.
     order: Mutex<()>,
-    /// Results of the tests of float functions and for consecutive subgroups, run on request.
+    /// Results of the tests of multiply-adds and of consecutive subgroups, run on request.
     tried: [OnceLock<bool>; Function::ALL.len() + 1],
     open: Arc<Open>,
 }
@@ -88,28 +88,18 @@ impl WgpuDevice {
         Ok(self.used.get().expect("the device was opened above or by another thread"))
     }
 
-    /// Opens the device, which must not be open. In a browser float functions are tested here, because later calls cannot wait.
+    /// Opens the device, which must not be open. In a browser the multiply-add is tested here, because later calls cannot wait.
     pub(super) async fn open(&self) -> Result<()> {
         let open = Arc::new(Open::new(&self.place, self.info.device_string()).await?);
         let (bytes, words) = (bytes::program(&open)?, submit::words_buffer(&open)?);
         let (tables, order, tried) = (RwLock::default(), Mutex::default(), Default::default());
         let used = self.used.get_or_init(|| SharedState { tables, bytes, words, order, tried, open });
         if IN_BROWSER {
-            for (function, tried) in Function::ALL.into_iter().zip(&used.tried) {
-                // There is no f64 in browsers.
-                if function != Function::FmaF64 {
-                    let _ = tried.set(self.keeps(function) || is_exact(self, function).await?);
-                }
-            }
+            // WebGPU has no f64.
+            let exact = is_exact(self, Function::FmaF32).await?;
+            let _ = used.tried[Function::FmaF32 as usize].set(exact);
         }
         Ok(())
-    }
-
-    /// Returns true for a function that is kept although it is not exact: SwiftShader takes minutes to compile the loops of the others, or
-    /// crashes.
-    fn keeps(&self, function: Function) -> bool {
-        let is_slow = self.info.name.to_lowercase().contains("swiftshader");
-        is_slow && matches!(function, Function::DivF32 | Function::SqrtF32)
     }
 
     /// Returns the value of a pipeline constant that depends on the device; `None` for an unknown name.
@@ -128,7 +118,7 @@ impl WgpuDevice {
             Some(right) => *right,
             None => {
                 let right = match Function::ALL.get(position) {
-                    Some(function) => self.keeps(*function) || now(is_exact(self, *function))?,
+                    Some(function) => now(is_exact(self, *function))?,
                     None => now(subgroups::are_consecutive(self, &self.target))?,
                 };
                 *known.get_or_init(|| right)

@@ -91,7 +91,7 @@ impl Open {
             limits,
             features,
             translates,
-            // SwiftShader, for which compilation takes long enough, keeps NaN anyway.
+            // SwiftShader keeps NaN without the mode, which would lengthen its compilation.
             preserved: match translates && !place.adapter.get_info().name.contains("SwiftShader") {
                 true => info::preserved_widths(&place.adapter),
                 false => Vec::new(),
