@@ -172,7 +172,7 @@ fn labeled_file(labeled: &LabeledData, path: &Path, (reading, reports): (&ReadOp
         format => {
             let read = format.read(path, &labeled.class_names, reading)?;
             read.notes.iter().filter(|_| reports).for_each(|note| note!("{}", escaped(note)));
-            let (mut data, unlabeled) = read.labeled().map_err(|error| error.note(format!("in {}", path.display())))?;
+            let (data, unlabeled) = read.labeled().map_err(|error| error.note(format!("in {}", path.display())))?;
             // As in prediction, sequences may be longer than those of training; a network that cannot take them says so.
             let fixed = usize::from(labeled.dataset.seq_lengths.is_some());
             if data.example_shape[fixed..] != labeled.dataset.example_shape[fixed..] {
@@ -183,11 +183,6 @@ fn labeled_file(labeled: &LabeledData, path: &Path, (reading, reports): (&ReadOp
                     labeled.dataset.example_shape
                 );
                 return Err(Error::mistake(message));
-            }
-            if let (Targets::Classes { num_classes, .. }, Targets::Classes { num_classes: known, .. }) =
-                (&mut data.targets, &labeled.dataset.targets)
-            {
-                *num_classes = *known;
             }
             if unlabeled > 0 && reports {
                 note!("{}: {unlabeled} examples without a label are left out", path.display());

@@ -161,7 +161,8 @@ impl Known<'_> {
             }
             Err(_) => vec![None; count],
         };
-        let mut read = InferenceData::new(features, lengths, (0..count).map(|at| at.to_string()).collect(), right)?;
+        let names = (0..count).map(|at| at.to_string()).collect();
+        let mut read = InferenceData::new(features, lengths, names, right, self.classes)?;
         read.offsets = self.target_offsets.to_vec();
         Ok(read.for_task(task, num_outputs))
     }

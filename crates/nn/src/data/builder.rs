@@ -16,7 +16,7 @@ pub struct DatasetBuilder {
 
 impl Dataset {
     /// Begins a data set with class labels: one for each example, or by [`DatasetBuilder::targets_per_example`] one for each time step of a
-    /// sequence. The number of classes is the largest label + 1 unless [`DatasetBuilder::num_classes`] is larger.
+    /// sequence. [`DatasetBuilder::num_classes`] sets the number of classes [default: the largest label + 1].
     ///
     /// ```
     /// # use panoply_nn::data::Dataset;
@@ -52,7 +52,7 @@ impl DatasetBuilder {
         self
     }
 
-    /// Sets the shape of an example [default: a row of the features that there are for each target].
+    /// Sets the shape of an example [default: one axis, of the number of features divided by the number of examples].
     #[must_use]
     pub fn example_shape(mut self, lengths: &[usize]) -> DatasetBuilder {
         self.example_shape = Some(lengths.to_vec());

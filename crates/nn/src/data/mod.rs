@@ -103,9 +103,12 @@ impl Dataset {
     /// Sets the valid lengths of sequences `[time, …]`.
     ///
     /// # Errors
-    /// If there is not one length in 1 ..= time for each example, or the targets are labels for each time step.
+    /// If examples have no axes, there is not one length in 1 ..= time for each, or the targets are labels for each time step.
     pub fn with_seq_lengths(mut self, times: Vec<i32>) -> Result<Dataset> {
-        let (count, time) = (self.len(), self.example_shape[0]);
+        let count = self.len();
+        let Some(&time) = self.example_shape.first() else {
+            return Err(Error::mistake("examples of a single number are not sequences"));
+        };
         if times.len() != count {
             return Err(Error::mistake(format!("{} lengths for {count} sequences", times.len())));
         }

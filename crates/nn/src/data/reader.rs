@@ -197,7 +197,7 @@ pub enum Label {
 /// Examples for inference.
 #[derive(Clone, Debug, PartialEq)]
 pub struct InferenceData {
-    /// Examples; of the targets only the type is meaningful.
+    /// Examples. Their targets have the type, the number of classes and the widths of the training data; the values are placeholders.
     pub dataset: Dataset,
     /// Name of each example: a line, a file, a position.
     pub names: Vec<String>,
@@ -489,7 +489,8 @@ impl DataFormat {
                 let (files, labels, note) = image_files(path, classes)?;
                 let images = images::load(&files, Some((*rows, *columns)), Some(*channels))?;
                 let names = files.iter().map(|file| file.display().to_string()).collect();
-                let mut read = InferenceData::new(images.features, &[*channels, *rows, *columns], names, labels)?;
+                let lengths = &[*channels, *rows, *columns];
+                let mut read = InferenceData::new(images.features, lengths, names, labels, classes)?;
                 read.notes.extend(note);
                 Ok(read)
             }
@@ -532,9 +533,13 @@ impl InferenceData {
         lengths: &[usize],
         names: Vec<String>,
         right: Vec<Option<Label>>,
+        classes: &[String],
     ) -> Result<InferenceData> {
-        let data =
-            Dataset::classification(features, vec![0; names.len()]).example_shape(lengths).num_classes(1).build()?;
+        // Data without classes get their targets from `for_task`.
+        let data = Dataset::classification(features, vec![0; names.len()])
+            .example_shape(lengths)
+            .num_classes(classes.len().max(1))
+            .build()?;
         Ok(InferenceData { dataset: data, names, labels: right, offsets: Vec::new(), notes: Vec::new() })
     }
 

@@ -244,12 +244,22 @@ impl<R: UpdateRule> Optimizer<R> {
         self
     }
 
-    /// Fails if the settings contradict each other.
+    /// Fails if the settings contradict each other, or one is out of range.
     fn check_settings(&self) -> Result<()> {
-        match &self.conflict {
-            Some(conflict) => Err(conflict.clone()),
-            None => self.rule.check(),
+        if let Some(conflict) = &self.conflict {
+            return Err(conflict.clone());
         }
+        if !(self.learning_rate.is_finite() && self.learning_rate >= 0.0) {
+            let message =
+                format!("the learning rate is {}; it must be a finite number of at least 0", self.learning_rate);
+            return Err(Error::mistake(message));
+        }
+        if let Some(GradClip::Norm(limit) | GradClip::Value(limit)) = self.grad_clip
+            && (limit.is_nan() || limit <= 0.0)
+        {
+            return Err(Error::mistake(format!("the limit of gradient clipping is {limit}; it must be above 0")));
+        }
+        self.rule.check()
     }
 
     /// Adds the gradients of a micro-batch to those of the next step and returns the loss. Parameters stay, buffers are updated. Divide the

@@ -65,7 +65,7 @@ impl TableSchema<'_> {
             None => format!("line {}", table.line(rows[0])),
         };
         let (names, right) = (examples.rows.iter().map(name).collect(), self.right(&examples, known.as_deref()));
-        let mut read = InferenceData::new(features, &lengths, names, right)?;
+        let mut read = InferenceData::new(features, &lengths, names, right, self.classes)?;
         read.dataset = examples.ending(read.dataset)?;
         read.notes = examples.unknown_categories(&columns);
         let offsets = self.labels.iter().map(|label| self.offsets.get(label).copied().unwrap_or(0.0));

@@ -1,7 +1,7 @@
 //! Protocol Buffers messages of an ONNX model, parsed without copying tensor data. Field numbers are those of `onnx.proto`.
 //!
-//! The bytes are untrusted: every length is checked against the remaining bytes, there is no recursion, and memory is counted before it is
-//! allocated, since an empty message of two bytes becomes a struct of some hundred.
+//! The input is untrusted. Every length is checked against the number of remaining bytes, and parsing does not recurse. Memory is reserved
+//! in the read budget before it is allocated, because an empty message of two bytes becomes a struct of several hundred bytes.
 
 use super::Memory;
 

@@ -122,6 +122,12 @@ fn contradictory_settings_are_reported() {
         assert!(nesterov.starts_with("Nesterov momentum needs a momentum factor"), "{nesterov}");
         let betas = message(AdamW::new(0.1).betas(0.9, 1.5));
         assert_eq!(betas, "the optimizer's beta2 is 1.5, which is not in 0 .. 1");
+        for rate in [f64::NAN, f64::INFINITY, -0.1] {
+            let text = message(Sgd::new(rate));
+            assert_eq!(text, format!("the learning rate is {rate}; it must be a finite number of at least 0"));
+        }
+        let limit = message(Sgd::new(0.1).clip_grad_norm(-1.0));
+        assert_eq!(limit, "the limit of gradient clipping is -1; it must be above 0");
         // The last of two settings of the same kind counts.
         let value = values(Sgd::new(1.0).clip_grad_norm(4.0).clip_grad_norm(0.5), 2.0, &[3.0])[0];
         assert!((value - 1.5).abs() < 1e-5, "{value}");
