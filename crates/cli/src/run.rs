@@ -53,7 +53,8 @@ pub fn run(arguments: &RunCommand) -> Result<ExitCode> {
         // Their memory is free before that of the measurement is allocated.
         drop(generation);
         drop(model);
-        let share = bytes_per_second.map(|bytes| fraction_of_bandwidth(choice.device(), bytes)).transpose()?;
+        // The answer is there even if the measurement fails, for example for lack of memory.
+        let share = bytes_per_second.and_then(|bytes| fraction_of_bandwidth(choice.device(), bytes).ok());
         if arguments.json {
             document["model"] = settings.model.to_string_lossy().into();
             document["fraction_of_bandwidth"] = share.into();

@@ -14,9 +14,14 @@ use panoply_device::{Error, HostBytes, Result};
 /// The file cannot be opened, mapped or read.
 pub fn map_file(path: &Path) -> Result<HostBytes> {
     let io = |error| Error::io(format!("cannot read {}", path.display()), error);
+    // Opening a named pipe would wait for a writer.
+    if !std::fs::metadata(path).map_err(io)?.is_file() {
+        return Err(Error::mistake(format!("{} is not a regular file", path.display())));
+    }
     let file = File::open(path).map_err(io)?;
+    let metadata = file.metadata().map_err(io)?;
     // An empty file cannot be mapped.
-    if cfg!(any(unix, windows)) && file.metadata().map_err(io)?.len() > 0 {
+    if cfg!(any(unix, windows)) && metadata.len() > 0 {
         // SAFETY: the bytes are only read, as plain integers without invalid values. Another process that truncates the file ends this one,
         // and one that overwrites it changes the numbers; the documentation says so, and no check could prevent either.
         let map = unsafe { memmap2::Mmap::map(&file) };

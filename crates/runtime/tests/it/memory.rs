@@ -402,4 +402,5 @@ fn mapped_files_are_read_in_place_and_never_written() {
     assert!(test_device(Options::default()).0.adopt(&map).unwrap().is_none());
     assert!(device.adopt(&Arc::new(HostBytes::from(Vec::new()))).unwrap().is_none());
     assert!(map_file(&path).unwrap_err().to_string().contains("cannot read"));
+    assert!(map_file(&std::env::temp_dir()).unwrap_err().to_string().contains("is not a regular file"));
 }
