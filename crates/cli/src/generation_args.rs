@@ -183,7 +183,8 @@ impl Answer {
         })
     }
 
-    /// The rate after the first token, which comes with the prompt; `None` if there is no other.
+    /// Returns the decode rate in tokens per second. The first token is left out, because prefill computes it; `None` for fewer than two
+    /// tokens.
     pub fn tokens_per_second(&self, generation: &Generation<'_>) -> Option<f64> {
         let tokens = generation.tokens().len();
         (tokens > 1).then(|| (tokens - 1) as f64 / (self.seconds - self.first_seconds).max(1e-9))

@@ -74,7 +74,7 @@ fn dependency(arguments: &NewCommand) -> Result<String> {
         let message = format!("{} does not contain Panoply's sources", sources.display());
         return Err(Error::mistake(message).note("use `--path FOLDER` for another folder, or `--git URL`"));
     };
-    // Windows' verbatim prefix is no part of a path that cargo understands.
+    // On Windows, `canonicalize` adds the prefix `\\?\`, which cargo does not accept.
     let package = package.to_string_lossy();
     Ok(format!("{{ path = {} }}", toml_string(package.trim_start_matches(r"\\?\"))))
 }

@@ -30,6 +30,8 @@ use api::App;
 
 /// Threads for HTTP: requests are parsed and tokenized elsewhere.
 const HTTP_THREADS: usize = 2;
+/// Maximum of `--timeout` in seconds, a year: a deadline that far away can be represented.
+const MAX_TIMEOUT: u64 = 365 * 24 * 3600;
 /// Time for connections to send what is left when the server ends.
 const LINGER: Duration = Duration::from_secs(2);
 
@@ -50,7 +52,7 @@ pub struct ServeCommand {
     /// File whose first line is the API key, which then is not visible in the list of processes
     #[arg(long, value_name = "FILE", conflicts_with = "api_key")]
     api_key_file: Option<PathBuf>,
-    /// Name of the model in the API [default: the name in the file]
+    /// Name of the model in the API [default: the name in the model's files, else that of the file or folder]
     #[arg(long, value_name = "NAME")]
     model_name: Option<String>,
     /// Maximum number of requests that run at once; each has a key-value cache of the context length
@@ -63,7 +65,7 @@ pub struct ServeCommand {
     #[arg(long, value_name = "BYTES", default_value_t = 4 << 20)]
     max_body_bytes: usize,
     /// Maximum duration of a request
-    #[arg(long, value_name = "SECONDS", default_value_t = 600)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u64).range(..=MAX_TIMEOUT))]
     timeout: u64,
     /// Size of the key-value cache of each request in tokens, including the prompt [default: the context length of the model]
     #[arg(long, value_name = "N")]
@@ -87,7 +89,12 @@ pub fn run(arguments: &ServeCommand) -> Result<ExitCode> {
     arguments.threads.apply()?;
     let choice = arguments.device.select()?;
     let model = Arc::new(choice.device().scope(|| arguments.open())?);
-    let file_name = || arguments.model.file_stem().map(|name| name.to_string_lossy().into_owned());
+    let file_name = || {
+        // The dots of a folder's name, such as `Qwen2.5-0.5B`, begin no extension.
+        let path = &arguments.model;
+        let name = if path.is_dir() { path.file_name() } else { path.file_stem() };
+        name.map(|name| name.to_string_lossy().into_owned())
+    };
     let own_name = || model.name().map(str::to_string).or_else(file_name);
     let name = arguments.model_name.clone().or_else(own_name).unwrap_or_else(|| "model".to_string());
     let ServeCommand { max_concurrent, max_queue, .. } = *arguments;

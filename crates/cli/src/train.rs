@@ -341,7 +341,7 @@ impl TrainJob {
         let resolved = TrainSettings { clip_norm: norm, ..settings.clone() };
         let (words, loss) = (resolved.in_words(), &self.manifest.network.loss);
         let epochs = if settings.epochs == 1 { "1 epoch".to_string() } else { format!("{} epochs", settings.epochs) };
-        eprintln!("{epochs}, optimizer {words}, seed {}; loss {loss}", settings.seed);
+        note!("{epochs}, optimizer {words}, seed {}; loss {loss}", settings.seed);
         // In a text, rare characters are often missing from one part.
         let text = matches!(data.format, DataFormat::Text { .. });
         for (examples, which) in [(&self.train, "training"), (&self.held, "validation")].into_iter().filter(|_| !text) {
@@ -378,7 +378,7 @@ impl TrainJob {
             return error;
         }
         let kept = match (self.run.state.best_epoch, self.finish(true)) {
-            (None, _) => "there is no model, because no epoch has ended; ".to_string(),
+            (None, _) => "no model was saved, because no epoch was completed; ".to_string(),
             (Some(_), Ok(())) => format!("the best model so far is in {}; ", self.folder.0.display()),
             (Some(_), Err(_)) => String::new(),
         };

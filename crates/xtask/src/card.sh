@@ -34,7 +34,7 @@ step() {
 
 device="${1:-}"
 if [ -z "$device" ]; then
-    device=$(timeout 60 ./panoply --quiet default | sed -n 's/^device: \([^ ]*\) .*/\1/p')
+    device=$(timeout 30 ./panoply --quiet default | sed -n 's/^device: \([^ ]*\) .*/\1/p')
 fi
 if [ -z "$device" ]; then
     echo "no device was found; run ./panoply devices" >&2
@@ -44,8 +44,10 @@ echo "device: $device" | tee results/summary.txt
 step devices 30 ./panoply devices --all --verbose
 step report 290 ./panoply report --device "$device" --out results/report.json
 step training 70 ./panoply bench training --device "$device" --min-time 0.2
-if "$python" -c 'import torch' 2>/dev/null; then
-    step peers 180 "$python" peers.py ./panoply results/peers.md --device "$device" --seconds 0.2
+if [ "${device#cuda:}" = "$device" ]; then
+    echo "peers: SKIPPED: the comparison with PyTorch needs a device cuda:N" | tee -a results/summary.txt
+elif timeout 30 "$python" -c 'import torch' 2>/dev/null; then
+    step peers 150 "$python" peers.py ./panoply results/peers.md --device "$device" --seconds 0.2
 else
     echo "peers: SKIPPED: $python cannot import torch" | tee -a results/summary.txt
 fi

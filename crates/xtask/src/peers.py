@@ -297,9 +297,9 @@ def gpu_table(arguments):
 
 def host_table(rows):
     return [
-        "What of our step is the host's: the same on a device that computes nothing. The aim is 100 µs for the MLP.",
+        "Host time of our training steps: the same steps on a device that computes nothing. The goal for the MLP is 100 µs.",
         "",
-        "| training | the host's share, µs |",
+        "| training | host time, µs |",
         "|---|---|",
         *(f"| {name} | {shown(host, 1e6)} |" for name, host in column(rows, "host_seconds").items()),
         "",
@@ -345,8 +345,8 @@ def main():
     lines += table("training", column(rows, "seconds"), peers)
     mine, theirs = memory(arguments, torch_rows)
     lines += [
-        "What a fresh process grows by at most while a network is made and trained for four steps, after a dense layer was: parameters, what the",
-        "optimizer remembers, activations, scratch, what is compiled, as Linux counts it.",
+        "Peak growth of the resident memory of a new process that creates a network and trains it for four steps, after a dense layer as warm-up:",
+        "parameters, optimizer state, activations, scratch memory and compiled code.",
         "",
         *table("peak memory of training", mine, {"PyTorch": theirs}, "MiB", 1 / M),
         *host_table(rows),

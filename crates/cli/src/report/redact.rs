@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-/// Replaces paths, and the names of the host and the user.
+/// Replaces paths, and the names of the host and the user. Of a path with spaces, the words after the first are only checked for names.
 pub struct Redaction {
     names: Vec<String>,
 }
@@ -19,10 +19,13 @@ impl Redaction {
 
     /// Creates a redaction of these names; common words are not names.
     fn of(names: impl IntoIterator<Item = String>) -> Redaction {
-        // A host name can be followed by its domain.
-        let both =
-            |name: String| [name.trim().to_string(), name.trim().split('.').next().unwrap_or_default().to_string()];
-        let names = names.into_iter().flat_map(both);
+        // A host name can be followed by its domain, and a user name can have several words.
+        let parts = |name: String| {
+            let host = name.trim().split('.').next().unwrap_or_default().to_string();
+            let words: Vec<String> = name.split_whitespace().map(str::to_string).collect();
+            words.into_iter().chain([host])
+        };
+        let names = names.into_iter().flat_map(parts);
         let is_name = |name: &String| name.len() > 2 && !["root", "localhost", "user"].contains(&name.as_str());
         Redaction { names: names.filter(is_name).collect() }
     }
@@ -52,11 +55,10 @@ impl Redaction {
     }
 
     fn word(&self, word: &str) -> String {
-        let bytes = word.as_bytes();
-        let on_windows =
-            bytes.len() > 2 && bytes[0].is_ascii_alphabetic() && bytes[1] == b':' && matches!(bytes[2], b'\\' | b'/');
-        let is_path = on_windows || ["/", "~/", "\\\\", "file:"].iter().any(|start| word.starts_with(start));
-        if is_path && word.len() > 1 {
+        // A path has a separator after neither a letter nor a digit: `/x`, `~/x`, `../x`, `C:\x`, `file:///x`, but not `GB/s` or `1/2`.
+        let begins_path =
+            |(at, letter): (usize, char)| matches!(letter, '/' | '\\') && !word[..at].ends_with(char::is_alphanumeric);
+        if word.len() > 1 && word.char_indices().any(begins_path) {
             return "(path)".to_string();
         }
         // A name can end with punctuation, and a host name with its domain.
@@ -75,12 +77,14 @@ mod tests {
 
     #[test]
     fn paths_and_names_are_removed() {
-        let redaction = Redaction::of(["gpu-box.lan\n".to_string(), "ada".to_string(), "root".to_string()]);
+        let redaction = Redaction::of(["gpu-box.lan\n", "ada", "root", "Grace Hopper"].map(str::to_string));
         for (text, redacted) in [
             ("cannot read /srv/ada/x.csv: gone", "cannot read (path) gone"),
             ("log in 'C:\\Users\\ada\\log.txt', line 3", "log in '(path)', line 3"),
             ("LD_LIBRARY_PATH=/opt/lib:/usr/lib", "LD_LIBRARY_PATH=(path)"),
             ("~/.cache (file:///tmp/x)", "(path) ((path))"),
+            ("dlopen:/opt/lib/x.so failed, see ../log", "(path) failed, see (path)"),
+            ("C:\\Users\\Grace Hopper\\x", "(path) (name)"),
             ("ada@gpu-box.lan: the root of 2", "(name) the root of 2"),
             ("30.1 GB/s, x / y, adapter 1/2, and Adam", "30.1 GB/s, x / y, adapter 1/2, and Adam"),
             ("NVIDIA H100 80GB HBM3 (CUDA 12.4, 550.54.14)", "NVIDIA H100 80GB HBM3 (CUDA 12.4, 550.54.14)"),

@@ -78,12 +78,12 @@ async fn guard(State(app): State<Arc<App>>, request: Request, next: Next) -> Res
     next.run(request).await
 }
 
-/// True if a path needs no key: the page asks for it, and whether the server runs is no secret.
+/// Returns true for paths that need no API key: the chat page, in which the user enters it, and the health check.
 fn is_open(path: &str) -> bool {
     matches!(path, "/" | "/health")
 }
 
-/// True if a browser sent the request for a page of another origin, directly or under a name that was made to point here.
+/// Returns true if a browser sent the request for a page of another origin, directly or by DNS rebinding.
 fn is_of_another_page(app: &App, headers: &HeaderMap) -> bool {
     let text = |name: HeaderName| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
     let host = text(header::HOST).unwrap_or_default();
@@ -107,7 +107,7 @@ fn has_key(app: &App, headers: &HeaderMap) -> bool {
     let Some(key) = &app.api_key else { return true };
     let sent = headers.get(header::AUTHORIZATION).map(HeaderValue::as_bytes).unwrap_or_default();
     let sent = sent.strip_prefix(b"Bearer ").unwrap_or_default();
-    // The time does not tell how much of the key was right.
+    // In constant time: the duration does not depend on the number of correct bytes.
     let differs = sent.iter().zip(key.as_bytes()).fold(0, |differs, (x, y)| differs | (x ^ y));
     sent.len() == key.len() && differs == 0
 }
@@ -217,7 +217,7 @@ fn submit(api: Api, app: Arc<App>, body: &[u8], deadline: Instant) -> Result<(Ru
         // A receiver that is gone cancels the request by its ticket.
         let _ = sender.send(event);
     };
-    // A number that differs for each request, for the seeds of those that have none and for names.
+    // A random number: the id of the answer, and the seed of a request that has none.
     let random = RandomState::new().hash_one(SystemTime::now());
     let ticket = app.engine.submit(&request.request(random), sink)?;
     let prefix = if api == Api::Chat { "chatcmpl" } else { "cmpl" };

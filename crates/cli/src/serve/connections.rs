@@ -1,4 +1,4 @@
-//! Accepts connections, limits their number and their patience, and ends them in order.
+//! Accepts connections, limits their number and the time they may wait, and closes them at shutdown.
 
 use std::future::Future;
 use std::io;
@@ -21,9 +21,9 @@ use super::api::{self, App};
 const MAX_CONNECTIONS: usize = 1024;
 /// Time for the headers of a request, and of an idle connection until the next request.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
-/// Time in which a client must take some of what is sent to it.
+/// Time in which a client must accept some of the bytes that are sent to it.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
-/// Time after an error of accepting, such as too many open files.
+/// Pause after `accept` failed, for example because too many files are open.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Serves until `stop` is ready: then new requests are refused, running ones are finished within the application's timeout, and connections
@@ -51,7 +51,7 @@ pub async fn serve(listener: TcpListener, app: Arc<App>, stop: impl Future<Outpu
         app.engine.stop();
         let engine = app.engine.clone();
         let timeout = app.timeout;
-        // Clients are still answered, that the server is shutting down.
+        // Meanwhile new requests are answered with status 503.
         tokio::task::spawn_blocking(move || engine.wait_idle(timeout)).await.unwrap_or(false)
     };
     tokio::select! {
@@ -62,7 +62,7 @@ pub async fn serve(listener: TcpListener, app: Arc<App>, stop: impl Future<Outpu
             }
         }
     }
-    // Whoever receives the value ends the connection after its present request.
+    // Each connection receives the value and closes after its current request.
     let _ = closing.send(true);
     let all = permits.acquire_many(MAX_CONNECTIONS as u32);
     let _ = tokio::time::timeout(linger, all).await;
@@ -74,7 +74,7 @@ async fn connection(stream: TcpStream, router: axum::Router, mut is_closing: wat
     let _ = stream.set_nodelay(true);
     let mut server = http1::Builder::new();
     server.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT).max_headers(100);
-    let io = TokioIo::new(Impatient { stream, stalled: None });
+    let io = TokioIo::new(TimeoutStream { stream, stalled: None });
     let mut connection = pin!(server.serve_connection(io, TowerToHyperService::new(router)));
     tokio::select! {
         _ = connection.as_mut() => return,
@@ -84,13 +84,13 @@ async fn connection(stream: TcpStream, router: axum::Router, mut is_closing: wat
     let _ = connection.await;
 }
 
-/// A stream whose writing fails if the other side takes nothing for [`WRITE_TIMEOUT`].
-struct Impatient {
+/// A stream whose writes fail if the peer accepts no bytes for [`WRITE_TIMEOUT`].
+struct TimeoutStream {
     stream: TcpStream,
     stalled: Option<Pin<Box<Sleep>>>,
 }
 
-impl Impatient {
+impl TimeoutStream {
     /// Passes a result of writing on, and fails if it has been pending for too long.
     fn watched<T>(&mut self, context: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if written.is_ready() {
@@ -103,13 +103,13 @@ impl Impatient {
     }
 }
 
-impl AsyncRead for Impatient {
+impl AsyncRead for TimeoutStream {
     fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, to: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_read(context, to)
     }
 }
 
-impl AsyncWrite for Impatient {
+impl AsyncWrite for TimeoutStream {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(context, bytes);
         self.watched(context, written)

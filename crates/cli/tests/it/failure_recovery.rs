@@ -51,8 +51,8 @@ fn run_that_diverges_in_the_first_epoch_gives_advice() {
     let rate = ["--optimizer", "sgd", "--learning-rate", "1e30", "--clip-norm", "1e30", "--out", "run"];
     let said = place.refused(&[&train[..], &rate].concat());
     assert!(said.contains("after epoch 1\n"), "{said}");
-    let advice = "there is no model, because no epoch has ended; start another run in another folder with a smaller \
-                  `--learning-rate`";
+    let advice = "no model was saved, because no epoch was completed; start another run in another folder with a \
+                  smaller `--learning-rate`";
     assert!(said.contains(advice) && !said.contains("best model"), "{said}");
     assert!(!place.0.join("run/model.safetensors").exists() && !said.contains("--resume"), "{said}");
     // Following the advice in the same folder is an error.
