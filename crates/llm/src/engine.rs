@@ -1,8 +1,9 @@
 //! Serves many requests at once with one model (continuous batching).
 //!
-//! A thread of its own runs the steps. Between two of them requests are admitted to free slots of the cache, and leave theirs when they are
-//! finished or cancelled. A step takes the next token of every sequence, and a piece of one prompt beside them, so each weight is read once
-//! for all. A result is that of [`Model::generate`], bit for bit on the CPU, whatever else is served: no operation of a step mixes rows.
+//! A dedicated thread runs the steps. Between steps, waiting requests take free slots of the cache, and requests that are finished or
+//! cancelled free theirs. A step processes the next token of every sequence and a piece of one prompt, so each weight is read once for all
+//! of them. No operation of a step mixes rows, so on the CPU a result equals that of [`Model::generate`] bit for bit, whatever other
+//! requests run.
 //!
 //! Source: Yu et al., Orca: A Distributed Serving System for Transformer-Based Generative Models, 2022.
 
@@ -14,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use panoply_tensor::{Error, Result};
 
@@ -24,7 +25,7 @@ use crate::sampling::TokenLogprob;
 
 use scheduler::Scheduler;
 
-/// Sequences that an engine runs at once, at most: with more the function of the step would forget some of its sizes.
+/// Maximum number of concurrent sequences. With more, a step would have more sizes than a jitted function keeps traces.
 const MAX_CONCURRENT: usize = 32;
 
 /// Limits of an engine.
@@ -43,7 +44,7 @@ impl Default for EngineOptions {
     }
 }
 
-/// News of a request, in the order of its text.
+/// An event of a request. Events arrive in the order of the text.
 #[derive(Clone, Debug)]
 pub enum Event {
     /// A piece of text, perhaps empty, and the probabilities of the tokens since the last event if the request wants them.
@@ -118,7 +119,7 @@ pub struct EngineStats {
     pub completion_tokens: u64,
     /// Steps of the model.
     pub steps: u64,
-    /// True if every size of a step has been compiled, so that no later step is delayed by that.
+    /// True if every size of a step has been run once, successfully or not, so that no later step is delayed by compilation.
     pub is_warm: bool,
 }
 
@@ -191,7 +192,8 @@ impl Engine {
         &self.model
     }
 
-    /// Begins a request. Its events go to `sink` on the engine's thread, which must not block there; dropping the ticket cancels it.
+    /// Queues a request. `sink` receives its events on the engine's thread and must not block. If no token is to be generated, `sink` is
+    /// called before this function returns. Dropping the ticket cancels the request.
     ///
     /// # Errors
     ///
@@ -203,7 +205,7 @@ impl Engine {
     ) -> std::result::Result<Ticket, SubmitError> {
         let sequence = Sequence::new(&self.model, request).map_err(SubmitError::Invalid)?;
         let is_cancelled = Arc::new(AtomicBool::new(false));
-        let ticket = Ticket { is_cancelled: is_cancelled.clone(), shared: self.shared.clone() };
+        let ticket = Ticket { is_cancelled: is_cancelled.clone() };
         let mut state = self.shared.state();
         if state.is_stopping {
             return Err(SubmitError::Stopped);
@@ -257,20 +259,12 @@ impl Engine {
         self.shared.changed.notify_all();
     }
 
-    /// Waits until no request runs or waits, for as long as `timeout`; returns false if some still do.
+    /// Waits until no request runs or waits, for at most `timeout`. Returns false if some still do.
     pub fn wait_idle(&self, timeout: Duration) -> bool {
-        let end = Instant::now() + timeout;
-        let mut state = self.shared.state();
-        loop {
-            if state.stats.running == 0 && state.queue.is_empty() {
-                return true;
-            }
-            let left = end.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return false;
-            }
-            state = self.shared.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
-        }
+        let is_busy = |state: &mut State| state.stats.running > 0 || !state.queue.is_empty();
+        let waited = self.shared.changed.wait_timeout_while(self.shared.state(), timeout, is_busy);
+        let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        !is_busy(&mut state)
     }
 }
 
@@ -291,7 +285,6 @@ impl Drop for Engine {
 /// A request that was accepted. Dropping it cancels the request: its place is free after the present step.
 pub struct Ticket {
     is_cancelled: Arc<AtomicBool>,
-    shared: Arc<Shared>,
 }
 
 impl fmt::Debug for Ticket {
@@ -302,8 +295,8 @@ impl fmt::Debug for Ticket {
 
 impl Drop for Ticket {
     fn drop(&mut self) {
+        // The thread is not notified: it does not wait while a request runs or waits.
         self.is_cancelled.store(true, Ordering::Relaxed);
-        self.shared.changed.notify_all();
     }
 }
 

@@ -26,13 +26,13 @@ pub struct Fit {
     pub weights: u64,
     /// Keys and values of all sequences.
     pub cache: u64,
-    /// Intermediate values of a step.
+    /// Intermediate values of a step of one sequence.
     pub scratch: u64,
     /// Weights that a generated token reads.
     pub weights_per_token: u64,
     /// Memory that the device has for them.
     pub available: u64,
-    /// Longest context that fits, at most that of the model; `None` if not even one position does.
+    /// Longest context that fits, at most that of the model, accurate to 1 %; `None` if not even one position fits.
     pub largest_context: Option<usize>,
 }
 
@@ -99,7 +99,7 @@ pub fn fit(path: &Path, options: &ModelOptions, sequences: usize, device: &Devic
     })
 }
 
-/// The largest number below `end` that fits, to a hundredth; none if 1 does not.
+/// Returns the largest number below `end` that fits, accurate to 1 %; `None` if 1 does not fit.
 fn largest(end: usize, fits: impl Fn(usize) -> Result<bool>) -> Result<Option<usize>> {
     if !fits(1)? {
         return Ok(None);

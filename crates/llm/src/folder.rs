@@ -1,7 +1,7 @@
 //! A folder as Hugging Face's libraries write it: `config.json` and safetensors files, one or several with an index.
 //!
-//! The files are mapped. They are untrusted: lengths are checked against the file's, and memory is counted, before anything is allocated for
-//! them.
+//! The safetensors files are mapped. All files are untrusted: lengths are checked against the size of the file, and the memory of parsed
+//! JSON is reserved in a [`ReadBudget`] before it is allocated.
 //!
 //! Source: the safetensors format (huggingface/safetensors, README).
 

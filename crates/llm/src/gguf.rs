@@ -1,7 +1,7 @@
 //! GGUF files, versions 2 and 3, in one file or in shards: metadata and packed tensors.
 //!
-//! The file is untrusted: every length is checked against the bytes that are left, and memory is counted, before anything is allocated for
-//! it. It must not know architectures or tokenizers.
+//! The file is untrusted. Every length is checked against the number of remaining bytes before anything is allocated, and the memory of
+//! arrays is reserved in the [`ReadBudget`] of the file. This module does not depend on architectures or tokenizers.
 //!
 //! Source: the GGUF specification (ggml/docs/gguf.md).
 
@@ -95,7 +95,8 @@ impl Gguf {
             }
             let shard = Gguf::parse_bytes(&shard_path, map_file(&shard_path)?)?;
             let own_count = shard.shard_count()?;
-            let own_number = shard.optional("split.no", "a number", Value::as_usize)?.map_or(0, |number| number + 1);
+            let own_number = shard.optional("split.no", "a number", Value::as_usize)?;
+            let own_number = own_number.map_or(0, |number| number.saturating_add(1));
             if (own_number, own_count) != (number, count) {
                 let message = format!("{} is shard {own_number} of {own_count}", shard_path.display());
                 return Err(Error::corrupt(format!("{message}, but its name says {number} of {count}")));

@@ -61,7 +61,8 @@ impl Sampling {
     ///
     /// # Errors
     ///
-    /// If the temperature is negative or not finite, or a probability is outside 0 to 1.
+    /// If the temperature is negative or not finite, a probability is outside 0 to 1, the repetition penalty is not positive and finite, or
+    /// another penalty is not finite.
     pub fn check(&self) -> Result<()> {
         if !self.temperature.is_finite() || self.temperature < 0.0 {
             return Err(Error::mistake(format!("temperature {} is not a finite number from 0 on", self.temperature)));

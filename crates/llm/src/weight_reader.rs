@@ -1,8 +1,8 @@
-//! Reads the tensors of a decoder by the names of its world, and remembers which.
+//! Reads the tensors of a decoder by their names in a file format, and records which were read.
 //!
-//! Fused tensors are taken apart, experts are put together, transposed matrices are turned: afterwards both worlds look alike. A device that
-//! can use host memory in place uses the bytes of the mapped file, unless they are rearranged or not aligned to elements; other devices
-//! receive a copy. It must not know what the tensors are for.
+//! Fused tensors are split, the matrices of experts are concatenated, and transposed matrices are transposed back, so that the layout does
+//! not depend on the file format. A device that can use host memory in place uses the bytes of the mapped file, unless they are rearranged
+//! or not aligned to elements; other devices receive a copy. This module does not depend on the purpose of the tensors.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -133,7 +133,7 @@ impl<'a> WeightReader<'a> {
         })
     }
 
-    /// The names of this world.
+    /// The names of tensors in the format of the file.
     pub fn names(&self) -> &'a Names {
         self.names
     }

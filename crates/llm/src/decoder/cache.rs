@@ -1,7 +1,7 @@
 //! The key-value cache, and attention of tokens to it.
 //!
-//! A cache has slots of equal length, one sequence in each, so a row number says sequence and position. Pages of 16 rows, as vLLM has them,
-//! would let sequences share prefixes and take only the memory they need, but a request could then run out of pages while it is answered.
+//! A cache has slots of equal length, one sequence in each, so a row number identifies sequence and position. Pages of 16 rows, as in
+//! vLLM, would let sequences share prefixes and take only the memory they need, but a request could run out of pages while it is answered.
 
 use panoply_ir::routine::{CachedAttention, Routine};
 use panoply_ir::{DType, Scalar};
