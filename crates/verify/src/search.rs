@@ -101,7 +101,7 @@ pub fn verify(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Report> {
     let started = Instant::now();
-    // A limit of NaN, or one too large for a `Duration`, means no limit.
+    // A limit that is NaN, negative or too large for a `Duration` means no limit.
     let limit = Duration::try_from_secs_f64(options.seconds).unwrap_or(Duration::MAX);
     let remaining = || limit.saturating_sub(started.elapsed());
     let is_over = || remaining().is_zero();

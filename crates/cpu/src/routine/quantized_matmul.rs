@@ -1,7 +1,8 @@
 //! Products of activations with packed weights, which stay as the file stores them.
 //!
-//! Weights of integers meet activations rounded to bytes, 32 with a scale of their own; weights of floats meet them as f32, and so do
-//! integers without a product of their own, whose rows are decoded first. Threads divide the rows of the matrix, never k. A result depends neither on the other columns nor on the number of threads.
+//! Integer weights are multiplied with activations that are rounded to bytes, with a scale for every 32. Float weights are multiplied with
+//! f32 activations; so are weights in encodings without an integer product, whose rows are decoded to f32 first. Threads divide the rows of
+//! the matrix, never k. A result depends neither on the other columns nor on the number of threads.
 //!
 //! Weights are not rearranged in memory: transposing 16 rows takes about a third of the instructions of a column, which run while the memory
 //! is waited for (figures: `docs/measured/quantized-matmul-cpu.md`).

@@ -6,8 +6,8 @@ use super::{Operand, QuantizedMatmul, product};
 use crate::dtype::DType;
 use crate::quant::Encoding;
 
-/// `output[i, u, j] = Σ x[i, s, l] · weight[experts[i, u], j, l]`: each row of activations times the matrices of the experts that its ids
-/// name. s is u, or 0 if all experts of a row take the same activations. The product with an id that is not an expert is zero. Buffers: x
+/// `output[i, u, j] = Σ x[i, s, l] · weight[ids[i, u] · n + j, l]`: each row of activations times the matrices of the experts that its ids
+/// select. s is u, or 0 if all experts of a row take the same activations. The product with an id that is not an expert is zero. Buffers: x
 /// `[m, slots, k]`, weight `[experts · n, k]`, ids i32 `[m, used]` (In), output `[m, used, n]` (Out).
 ///
 /// Activations are rounded as by [`QuantizedMatmul`]. An output depends on its own row and expert only.

@@ -12,15 +12,15 @@ use panoply::{Device, Error, Result, Rng, Tensor};
 
 use limited::{Random, each_seed, in_child, mutate};
 
-/// Verifies a network as the command does.
-fn verified(path: &Path, property: &Path) -> Result<Verdict> {
+/// Verifies a network as the command does, within a time limit.
+fn verified(path: &Path, property: &Path, seconds: f64) -> Result<Verdict> {
     let network = onnx::Imported::open(path)?;
     let ([input], [_]) = (&network.inputs[..], &network.outputs[..]) else {
         return Err(Error::unsupported("one input and one output are supported"));
     };
     let shape: Vec<usize> = input.dims.iter().map(|dim| dim.unwrap_or(1)).collect();
     let function = |x: &Tensor| Ok(network.forward(std::slice::from_ref(x))?.swap_remove(0));
-    let options = Options { seconds: 0.05, threads: Some(1), ..Options::default() };
+    let options = Options { seconds, threads: Some(1), ..Options::default() };
     Ok(verify(&function, shape, &vnnlib::read(property)?, &options, &mut |_| {})?.verdict)
 }
 
@@ -41,12 +41,12 @@ fn mutated_networks_are_verified_or_refused() {
             .add_layer(LayerSpec::linear(2));
         let bytes = onnx::to_bytes(&network.build(&mut Rng::seed_from_u64(1)).unwrap()).unwrap();
         std::fs::write(&path, &bytes).unwrap();
-        assert_eq!(verified(&path, &property).unwrap(), Verdict::Proven);
+        assert_eq!(verified(&path, &property, Options::default().seconds).unwrap(), Verdict::Proven);
         each_seed(&folder, "net.onnx", |seed| {
             let mut mutated = bytes.clone();
             mutate(&mut mutated, &mut Random(seed));
             std::fs::write(&path, &mutated).unwrap();
-            if let Err(error) = verified(&path, &property) {
+            if let Err(error) = verified(&path, &property, 0.05) {
                 assert!(!error.message().is_empty(), "seed {seed}");
             }
         });

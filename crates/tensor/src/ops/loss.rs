@@ -75,8 +75,9 @@ impl Tensor {
             return mistake.clone();
         }
         let by_class = target.dtype().is_int() && self.takes_classes(target);
-        let by_share = target.dtype() == self.dtype() && self.0.shape.ndim() > 1 && target.0.shape == self.0.shape;
-        let fits = by_class || (by_share && options.ignore_index.is_none());
+        let by_probabilities =
+            target.dtype() == self.dtype() && self.0.shape.ndim() > 1 && target.0.shape == self.0.shape;
+        let fits = by_class || (by_probabilities && options.ignore_index.is_none());
         if !fits {
             let message = "cross_entropy: needs logits [batch, classes, …] and integer classes [batch, …] or probabilities like the logits";
             return Tensor::mistake(Error::mistake(message).note(format!("left {self:?}, right {target:?}")));
@@ -108,9 +109,9 @@ impl Tensor {
         let kept = options.ignore_index.map(|class| target.other_than(class));
         let spread = self.scalar_like(options.label_smoothing);
         let smooth = &hot * (self.literal(1.0) - &spread) + &spread / self.count(&[1]);
-        let weighted = |shares: Tensor| match options.weight {
-            Some(weights) => shares * weights,
-            None => shares,
+        let weighted = |probabilities: Tensor| match options.weight {
+            Some(weights) => probabilities * weights,
+            None => probabilities,
         };
         let (logs, zero) = (self.log_softmax(-1), self.literal(0.0));
         // Not a product with zeros: the log-probability of a logit of -∞ is -∞.
@@ -284,7 +285,7 @@ impl Tensor {
     /// -100, as in PyTorch.
     #[track_caller]
     pub fn binary_cross_entropy(&self, target: &Tensor, reduction: Reduction) -> Tensor {
-        let [shares, target] = match self.broadcast_with(target) {
+        let [probabilities, target] = match self.broadcast_with(target) {
             Ok(both) => both.map(|x| x.widened()),
             Err(mistake) => return mistake,
         };
@@ -294,7 +295,7 @@ impl Tensor {
         }
         Tensor::call_with_vjp(
             "binary_cross_entropy",
-            [&shares, &target],
+            [&probabilities, &target],
             (),
             |[x, target], ()| {
                 let [yes, no] = logarithms(x);

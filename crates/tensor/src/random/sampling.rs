@@ -21,7 +21,7 @@ impl Rng {
     #[track_caller]
     pub fn randint(&mut self, low: i32, high: i32, shape: impl Into<Shape>) -> Tensor {
         if low >= high {
-            let message = format!("randint: there is no integer in {low} .. {high}; the upper bound is exclusive");
+            let message = format!("randint: low must be less than high, got low {low} and high {high}");
             return Tensor::mistake(Error::mistake(message));
         }
         // Sums wrap around, so that the words of negative integers are correct.

@@ -183,11 +183,11 @@ fn referenced_memory_is_not_overwritten() {
         // A loss that is differentiated twice.
         let mut old = state();
         let loss = old[0].square().sum(..);
-        let slope = bits(&loss.gradients(&[&old[0]]).unwrap()[0]);
+        let grad = bits(&loss.gradients(&[&old[0]]).unwrap()[0]);
         let kept = (loss, old[0].clone());
         let next = step([&old[0], &old[1]]);
         eval_donated(&mut old, next).unwrap();
-        assert!(bits(&kept.0.gradients(&[&kept.1]).unwrap()[0]) == slope, "{device}");
+        assert!(bits(&kept.0.gradients(&[&kept.1]).unwrap()[0]) == grad, "{device}");
     });
 }
 
@@ -250,8 +250,8 @@ fn an_epilogue_updates_donated_memory_once() {
         let large: &[[usize; 3]] =
             if device.device_string() == "cpu" { &[[130, 420, 33], [600, 1030, 3]] } else { &[] };
         for [m, n, k] in [[40, 50, 60], [3, 5, 7]].iter().chain(large).copied() {
-            let (x, slope) = (data(1, [k, m]), data(2, [k, n]));
-            let step = |w: &Tensor| w * 0.9 - x.t().matmul(&slope) * 0.01;
+            let (x, grad) = (data(1, [k, m]), data(2, [k, n]));
+            let step = |w: &Tensor| w * 0.9 - x.t().matmul(&grad) * 0.01;
             let (mut old, mut plain) = (vec![data(3, [m, n])], data(3, [m, n]));
             for turn in 0..3 {
                 let next = step(&old[0]);

@@ -67,9 +67,9 @@ fn constants_have_complete_gradients() {
         near(have.gradients(&[&bias, &b]), want.gradients(&[&bias, &b]), what);
     }
     let b = Tensor::zeros([4, 2], DType::F32);
-    let slope = (&open * 2.0 + &b).square().sum(..).gradients(&[&b]).unwrap().remove(0);
+    let grad = (&open * 2.0 + &b).square().sum(..).gradients(&[&b]).unwrap().remove(0);
     let want = Tensor::concat([&x * 4.0, Tensor::zeros([1, 2], DType::F32)], 0);
-    near(Ok(vec![&b - slope]), Ok(vec![-want]), "a parameter of zeros");
+    near(Ok(vec![&b - grad]), Ok(vec![-want]), "a parameter of zeros");
 }
 
 type Body = fn([&Tensor; 2], &()) -> Tensor;
@@ -116,8 +116,8 @@ fn meshgrid_and_indices_respect_the_valid_length() {
     let [v, w] = [plain(1, &[4]), plain(2, &[3])];
     let grids = |v: &Tensor, w: &Tensor| {
         let grids = Tensor::meshgrid(&[v, w]);
-        let slope = (&grids[0] * &grids[1].sin()).mean(..).gradients(&[v, w])?;
-        Ok([vec![grids[0].mean(0), grids[1].mean(0)], grids, slope].concat())
+        let grad = (&grids[0] * &grids[1].sin()).mean(..).gradients(&[v, w])?;
+        Ok([vec![grids[0].mean(0), grids[1].mean(0)], grids, grad].concat())
     };
     near(grids(&v.mark_dynamic(0, &n(6)), &w.mark_dynamic(0, &Dim::new("m", 5))), grids(&v, &w), "two of a grid");
     near(grids(&v, &w.mark_dynamic(0, &n(6))), grids(&v, &w), "one of a grid");
@@ -169,8 +169,8 @@ fn reshape_uses_the_valid_length() {
 fn the_gradient_of_equal_extremes_ignores_padding() {
     for x in [[f32::NEG_INFINITY; 2], [f32::INFINITY; 2], [1.0, 1.0]].map(|x| Tensor::from_slice(&x, [2])) {
         for of in [|x: &Tensor| x.max(..), |x: &Tensor| x.min(..)] {
-            let slope = |x: &Tensor| of(x).gradients(&[x]);
-            near(slope(&x.mark_dynamic(0, &n(4))), slope(&x), "equal ones");
+            let grad = |x: &Tensor| of(x).gradients(&[x]);
+            near(grad(&x.mark_dynamic(0, &n(4))), grad(&x), "equal ones");
         }
     }
 }
@@ -219,8 +219,8 @@ fn ctc_loss_with_a_dynamic_batch() {
             let [targets, times, lengths] =
                 [&targets, &times, &lengths].map(|of| if open { of.mark_dynamic(0, &n) } else { of.clone() });
             let loss = x.log_softmax(-1).ctc_loss(&targets, &times, &lengths, 0, Reduction::None);
-            let slope = loss.sin().mean(..).gradients(&[x])?;
-            Ok([vec![loss], slope].concat())
+            let grad = loss.sin().mean(..).gradients(&[x])?;
+            Ok([vec![loss], grad].concat())
         };
         near(of(&shares.mark_dynamic(1, &n), true), of(&shares, false), "ctc");
     }
@@ -239,11 +239,11 @@ fn ctc_loss_with_a_dynamic_batch() {
 fn the_gradient_of_an_empty_product_is_empty() {
     let x = Tensor::from_slice(&[] as &[f32], [0, 3]);
     for y in [x.prod(0), x.cumprod(0).sum(0)] {
-        let slope = (y * plain(1, &[3])).sum(..).gradients(&[&x]).unwrap();
-        assert_eq!(values(&slope).unwrap(), [(vec![0, 3], Vec::new())]);
+        let grad = (y * plain(1, &[3])).sum(..).gradients(&[&x]).unwrap();
+        assert_eq!(values(&grad).unwrap(), [(vec![0, 3], Vec::new())]);
     }
-    let slope = x.prod(0).sum(..).gradients(&[&x]).unwrap().remove(0);
-    assert_eq!(values(&slope.sin().sum(..).gradients(&[&x]).unwrap()).unwrap(), [(vec![0, 3], Vec::new())]);
+    let grad = x.prod(0).sum(..).gradients(&[&x]).unwrap().remove(0);
+    assert_eq!(values(&grad.sin().sum(..).gradients(&[&x]).unwrap()).unwrap(), [(vec![0, 3], Vec::new())]);
     assert_eq!(x.prod(0).jvp(&[&x], &[&x]).unwrap().to_vec::<f32>().unwrap(), [0.0; 3]);
 }
 
@@ -271,8 +271,8 @@ fn jvp_of_operations_along_the_dynamic_axis() {
         let ([x, open], [to, open_to]) = (both(1, [rows, 2], &n(6)), both(2, [rows, 2], &n(6)));
         for (what, of) in &of {
             let moved = |x: &Tensor, to: &Tensor| {
-                let slope = of(x).sin().sum(..).gradients(&[x])?.remove(0);
-                Ok(vec![of(x).jvp(&[x], &[to])?, slope.jvp(&[x], &[to])?])
+                let grad = of(x).sin().sum(..).gradients(&[x])?.remove(0);
+                Ok(vec![of(x).jvp(&[x], &[to])?, grad.jvp(&[x], &[to])?])
             };
             near(moved(&open, &open_to), moved(&x, &to), &format!("{what} of {rows} rows"));
         }
@@ -285,8 +285,8 @@ fn checkpoints_keep_valid_lengths() {
     let x = plain(1, &[5, 4]);
     let block = |x: &Tensor| (x.matmul(&w).gelu() + x).layer_norm(1e-5) + x.softmax(0);
     let of = |y: Tensor| {
-        let slopes = (&y * y.cumsum(0).sin()).sum(..).gradients(&[&x, &w])?;
-        Ok([vec![y], slopes].concat())
+        let grads = (&y * y.cumsum(0).sin()).sum(..).gradients(&[&x, &w])?;
+        Ok([vec![y], grads].concat())
     };
     for rows in [3, 1, 5] {
         let want = || of(block(&x.narrow(0, 0, rows)));
@@ -306,8 +306,8 @@ fn checkpoints_keep_valid_lengths() {
         near(of(made), want(), "that computes one");
         let captured = jit(|[x, length]| {
             let y = Tensor::checkpoint([x, length], |[x, length]| block(&x.set_dim_size(0, &n, length)));
-            let slope = y.square().sum(..).gradients(&[x]);
-            [y.sum(0), slope.map_or_else(Tensor::from_mistake, |mut slope| slope.remove(0))]
+            let grad = y.square().sum(..).gradients(&[x]);
+            [y.sum(0), grad.map_or_else(Tensor::from_mistake, |mut grad| grad.remove(0))]
         });
         let want = || {
             let y = block(&x.narrow(0, 0, rows));
@@ -356,8 +356,8 @@ fn matmul_of_dynamic_sequences_with_a_matrix() {
     let x = plain(1, &[2, 5, 4]);
     let of = |x: &Tensor| {
         let y = x.matmul(&w);
-        let slopes = y.sin().mean(..).gradients(&[x, &w])?;
-        Ok([vec![y], slopes].concat())
+        let grads = y.sin().mean(..).gradients(&[x, &w])?;
+        Ok([vec![y], grads].concat())
     };
     near(of(&x.mark_dynamic(1, &n(7))), of(&x), "times");
     near(of(&x.mark_dynamic(0, &n(7))), of(&x), "a batch");

@@ -247,23 +247,23 @@ fn one_plan_serves_all_lengths() {
         let x = Tensor::from_slice(&rows_of(rows), [rows, 2]).mark_dynamic(0, &batch);
         let y = (x.matmul(&w) + 1.0).gelu().layer_norm(1e-5);
         let loss = y.softmax(-1).square().sum(-1).mean(..);
-        let slopes = loss.gradients(&[&w, &x]).unwrap();
+        let grads = loss.gradients(&[&w, &x]).unwrap();
         let turned = y.t();
-        eval(&[&loss, &slopes[0], &slopes[1], &turned]).unwrap();
-        (loss, slopes, turned)
+        eval(&[&loss, &grads[0], &grads[1], &turned]).unwrap();
+        (loss, grads, turned)
     };
     let plain = |rows: usize| {
         let x = Tensor::from_slice(&rows_of(rows), [rows, 2]);
         let y = (x.matmul(&w) + 1.0).gelu().layer_norm(1e-5);
         let loss = y.softmax(-1).square().sum(-1).mean(..);
-        let slopes = loss.gradients(&[&w, &x]).unwrap();
-        [values(&loss), values(&slopes[0]), values(&slopes[1]), values(&y.t())].map(Result::unwrap).to_vec()
+        let grads = loss.gradients(&[&w, &x]).unwrap();
+        [values(&loss), values(&grads[0]), values(&grads[1]), values(&y.t())].map(Result::unwrap).to_vec()
     };
     step(5);
     for rows in [1, 24, 23, 0, 7] {
         let before = plan_cache_stats();
-        let (loss, slopes, turned) = step(rows);
-        let have = [values(&loss), values(&slopes[0]), values(&slopes[1]), values(&turned)].map(Result::unwrap);
+        let (loss, grads, turned) = step(rows);
+        let have = [values(&loss), values(&grads[0]), values(&grads[1]), values(&turned)].map(Result::unwrap);
         let after = plan_cache_stats();
         assert_eq!((after.misses, after.hits), (before.misses, before.hits + 1), "{rows} rows are planned again");
         near(&have.to_vec(), &plain(rows), 2e-6, format!("{rows} rows"));
@@ -298,8 +298,8 @@ fn mark_dynamic_accepts_data_evaluated_and_lazy_tensors() {
         }
     }
     let x = made[2]();
-    let slope = x.mark_dynamic(0, &batch).square().sum(..).gradients(&[&x]).unwrap();
-    assert_eq!(slope[0].to_vec::<f32>().unwrap(), rows_of(4).iter().map(|x| 2.0 * x).collect::<Vec<f32>>());
+    let grad = x.mark_dynamic(0, &batch).square().sum(..).gradients(&[&x]).unwrap();
+    assert_eq!(grad[0].to_vec::<f32>().unwrap(), rows_of(4).iter().map(|x| 2.0 * x).collect::<Vec<f32>>());
     let open = x.mark_dynamic(0, &batch);
     assert_eq!(open.dim_size(0).item::<f64>().unwrap(), 4.0);
     assert_eq!(values(&open.ones_like()).unwrap(), values(&x.ones_like()).unwrap());
@@ -315,10 +315,10 @@ fn second_derivatives_and_jvp_use_the_valid_length() {
     let batch = Dim::new("batch", 9);
     let of = |x: &Tensor| {
         let y = (x.exp() * x.cumsum(0)).softmax(0).square().mean(..);
-        let slope = y.gradients(&[x]).unwrap().remove(0);
-        let moved = slope.jvp(&[x], &[&(x * 0.5)]).unwrap();
-        let bend = slope.square().sum(..).gradients(&[x]).unwrap().remove(0);
-        [values(&slope), values(&moved), values(&bend)].map(Result::unwrap).to_vec()
+        let grad = y.gradients(&[x]).unwrap().remove(0);
+        let moved = grad.jvp(&[x], &[&(x * 0.5)]).unwrap();
+        let bend = grad.square().sum(..).gradients(&[x]).unwrap().remove(0);
+        [values(&grad), values(&moved), values(&bend)].map(Result::unwrap).to_vec()
     };
     let x = Tensor::from_slice(&rows_of(5), [5, 2]);
     near(&of(&x.mark_dynamic(0, &batch)), &of(&x), 1e-5, "of 5 rows".to_string());
@@ -366,9 +366,9 @@ fn random(seed: u64, x: &Tensor, y: &Tensor, w: &Tensor) -> Result<Values> {
     }
     // Some random expressions depend on neither input.
     let last = of.pop().expect("there is at least one") + x.matmul(w).sin();
-    let slopes = last.tanh().mean(..).gradients(&[x, w])?;
-    let second = slopes[1].square().sum(..).gradients(&[x])?;
-    [last].iter().chain(&slopes).chain(&second).map(values).collect()
+    let grads = last.tanh().mean(..).gradients(&[x, w])?;
+    let second = grads[1].square().sum(..).gradients(&[x])?;
+    [last].iter().chain(&grads).chain(&second).map(values).collect()
 }
 
 #[test]
@@ -398,7 +398,7 @@ fn a_captured_function_replays_at_every_length() {
     let train = jit_with_state(|w: &mut Tensor, [x, y]| {
         let loss = (x.matmul(w) - y).square().mean(..);
         match loss.gradients(&[w]) {
-            Ok(slopes) => *w = &*w - &slopes[0] * 0.1,
+            Ok(grads) => *w = &*w - &grads[0] * 0.1,
             Err(error) => return [Tensor::from_mistake(error), y.clone()],
         }
         [loss, x.matmul(w)]
@@ -440,9 +440,9 @@ fn attention_over_a_dynamic_prompt_length() {
             &v,
             &AttentionOptions { is_causal: true, ..AttentionOptions::default() },
         );
-        let slopes = y.sin().mean(..).gradients(&[&q, &k, &v]).unwrap();
-        let bend = slopes[0].square().sum(..).gradients(&[&k]).unwrap();
-        [y].iter().chain(&slopes).chain(&bend).map(|x| values(x).unwrap()).collect::<Values>()
+        let grads = y.sin().mean(..).gradients(&[&q, &k, &v]).unwrap();
+        let bend = grads[0].square().sum(..).gradients(&[&k]).unwrap();
+        [y].iter().chain(&grads).chain(&bend).map(|x| values(x).unwrap()).collect::<Values>()
     };
     near(&all(true), &all(false), 2e-6, "attention of four heads to two".to_string());
 }

@@ -127,13 +127,13 @@ fn the_routine_agrees_with_matrix_products() {
         let x = Tensor::from_slice(&data(3 * 10 * 4 * 7), [3, 10, 4, 7, 2]);
         let each = transforms.iter().flat_map(|transform| {
             let (x, y) = (&x, transform(&x));
-            let slope = (&y * &y * &y).sum(..).gradients(&[x]).unwrap().remove(0);
-            let second = (&slope * &slope).sum(..).gradients(&[x]).unwrap().remove(0);
+            let grad = (&y * &y * &y).sum(..).gradients(&[x]).unwrap().remove(0);
+            let second = (&grad * &grad).sum(..).gradients(&[x]).unwrap().remove(0);
             let moved = y.jvp(&[x], &[&(x * x)]).unwrap();
             let [each] = Tensor::vmap([x], |[x]| [transform(&x.unsqueeze(0)) * 2.0]);
             let both = jit(|[x]: [&Tensor; 1]| [transform(&(x * 3.0))]);
             let [first, again] = [x.clone(), x * 2.0].map(|x| both.call([&x]).unwrap()[0].clone());
-            [y, slope, second, moved, each, first, again]
+            [y, grad, second, moved, each, first, again]
         });
         each.map(|tensor| numbers(&tensor)).collect()
     };

@@ -25,12 +25,12 @@ fn atan2_and_its_gradient_on_the_axes_and_at_infinity() {
     on_cpu(|| {
         let (y, x) = ([1.0, 0.0, -1.0, 0.0, 1e-30, 3.0], [0.0, 1.0, 0.0, -1.0, 1e-30, 1e30]);
         let (up, along) = (vector(&y), vector(&x));
-        let slopes = up.atan2(&along).sum(..).gradients(&[&up, &along]).unwrap();
+        let grads = up.atan2(&along).sum(..).gradients(&[&up, &along]).unwrap();
         for (i, (y, x)) in y.into_iter().zip(x).enumerate() {
             let (y, x) = (f64::from(y), f64::from(x));
             let square = x * x + y * y;
-            for (slope, expected) in slopes.iter().zip([x / square, -y / square]) {
-                let found = numbers(slope)[i];
+            for (grad, expected) in grads.iter().zip([x / square, -y / square]) {
+                let found = numbers(grad)[i];
                 assert!(
                     (found - expected).abs() <= 1e-6 * expected.abs() + 1e-40,
                     "({y}, {x}): {found}, expected {expected}"
@@ -46,10 +46,10 @@ fn atan2_and_its_gradient_on_the_axes_and_at_infinity() {
         }
         // Broadcasts a column with a row, and reduces the gradient.
         let (column, row) = (Tensor::from_slice(&[1f32, 2.0], [2, 1]), vector(&[1.0, -1.0, 2.0]));
-        let slope = column.atan2(&row).sum(..).gradients(&[&column]).unwrap().remove(0);
+        let grad = column.atan2(&row).sum(..).gradients(&[&column]).unwrap().remove(0);
         let expected = [1.0, 2.0].map(|y: f64| [1.0, -1.0, 2.0].map(|x| x / (x * x + y * y)).iter().sum::<f64>());
-        assert_eq!(slope.shape().unwrap().dims(), [2, 1]);
-        assert!(numbers(&slope).iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-6));
+        assert_eq!(grad.shape().unwrap().dims(), [2, 1]);
+        assert!(numbers(&grad).iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-6));
     });
 }
 
@@ -57,10 +57,10 @@ fn atan2_and_its_gradient_on_the_axes_and_at_infinity() {
 fn sinh_and_asinh_have_gradients_at_zero_and_far_out() {
     on_cpu(|| {
         let x = vector(&[0.0, 89.0, -2.0, 1e30]);
-        let slope = |f: fn(&Tensor) -> Tensor| numbers(&f(&x).sum(..).gradients(&[&x]).unwrap()[0]);
+        let grad = |f: fn(&Tensor) -> Tensor| numbers(&f(&x).sum(..).gradients(&[&x]).unwrap()[0]);
         let near =
             |found: f64, expected: f64| assert!((found / expected - 1.0).abs() < 1e-5, "{found}, expected {expected}");
-        let (steep, flat) = (slope(Tensor::sinh), slope(Tensor::asinh));
+        let (steep, flat) = (grad(Tensor::sinh), grad(Tensor::asinh));
         for (i, x) in [0f64, 89.0, -2.0].into_iter().enumerate() {
             near(steep[i], x.cosh());
             near(flat[i], 1.0 / x.hypot(1.0));
@@ -117,9 +117,9 @@ fn powf_agrees_with_the_standard_library() {
                 let near = (found - expected).abs() <= 1e-6 * expected.abs();
                 assert!(same || near || (found.is_nan() && expected.is_nan()), "{x} to the {exponent}: {found}");
             }
-            let slopes = numbers(&x.pow(exponent).sum(..).gradients(&[&x]).unwrap()[0]);
+            let grads = numbers(&x.pow(exponent).sum(..).gradients(&[&x]).unwrap()[0]);
             let expected = exponent * 1.5f64.powf(exponent - 1.0);
-            assert!((slopes[2] - expected).abs() <= 1e-6 * expected.abs(), "{exponent}: {}", slopes[2]);
+            assert!((grads[2] - expected).abs() <= 1e-6 * expected.abs(), "{exponent}: {}", grads[2]);
         }
     });
 }
@@ -145,11 +145,11 @@ fn index_put_agrees_with_a_loop() {
         assert_eq!(numbers(&x.index_put(&[&places], &values, ScatterReduce::Add)), sums);
         let put = x.index_put(&[&places], &values, ScatterReduce::Assign);
         assert_eq!(numbers(&put), replaced);
-        let slopes = (put * weights).sum(..).gradients(&[&x, &values]).unwrap();
+        let grads = (put * weights).sum(..).gradients(&[&x, &values]).unwrap();
         let kept = |i: usize| if last[i].is_none() { weight(i) } else { 0.0 };
-        assert_eq!(numbers(&slopes[0]), (0..LENGTH).map(kept).collect::<Vec<f64>>());
+        assert_eq!(numbers(&grads[0]), (0..LENGTH).map(kept).collect::<Vec<f64>>());
         let of = |i: usize| last.iter().position(|last| *last == Some(i)).map_or(0.0, weight);
-        assert_eq!(numbers(&slopes[1]), (0..count).map(of).collect::<Vec<f64>>());
+        assert_eq!(numbers(&grads[1]), (0..count).map(of).collect::<Vec<f64>>());
     });
 }
 
@@ -163,7 +163,7 @@ fn distances_and_their_gradients_far_from_the_origin() {
             let tensors = [(&x, rows), (&y, others)]
                 .map(|(x, rows)| Tensor::from_slice(&x.iter().map(|x| *x as f32).collect::<Vec<f32>>(), [rows, 5]));
             let distances = tensors[0].cdist(&tensors[1], 2.0);
-            let slopes = distances.square().sum(..).gradients(&[&tensors[0], &tensors[1]]).unwrap();
+            let grads = distances.square().sum(..).gradients(&[&tensors[0], &tensors[1]]).unwrap();
             let (found, mut flow) = (numbers(&distances), [vec![0.0; x.len()], vec![0.0; y.len()]]);
             for (i, j) in (0..rows).flat_map(|i| (0..others).map(move |j| (i, j))) {
                 let apart: Vec<f64> = (0..5).map(|k| x[i * 5 + k] - y[j * 5 + k]).collect();
@@ -174,8 +174,8 @@ fn distances_and_their_gradients_far_from_the_origin() {
                     flow[1][j * 5 + k] -= 2.0 * apart;
                 }
             }
-            for (slope, flow) in slopes.iter().zip(flow) {
-                let worst = numbers(slope).iter().zip(&flow).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+            for (grad, flow) in grads.iter().zip(flow) {
+                let worst = numbers(grad).iter().zip(&flow).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
                 assert!(worst <= 1e-4, "error {worst} for {rows} and {others} points, {far} away");
             }
         }
@@ -476,8 +476,8 @@ fn gradients_of_long_cumprod_and_cummax_are_right() {
         let weights: Vec<f64> = (0..LENGTH).map(|_| next() - 0.5).collect();
         let gradient = |x: &[f64], of: fn(&Tensor) -> Tensor| {
             let (x, weights) = (Tensor::from_slice(x, [x.len()]), Tensor::from_slice(&weights[..x.len()], [x.len()]));
-            let slope = (of(&x) * weights).sum(..).gradients(&[&x]).unwrap().remove(0);
-            slope.to_vec::<f64>().unwrap()
+            let grad = (of(&x) * weights).sum(..).gradients(&[&x]).unwrap().remove(0);
+            grad.to_vec::<f64>().unwrap()
         };
         for zeros in [&[][..], &[0], &[70_000], &[30_000, 30_001], &[LENGTH - 1]] {
             zeros.iter().for_each(|at| factors[*at] = 0.0);

@@ -73,9 +73,9 @@ fn gradients_through_repeated_products_with_one_matrix_agree_with_differences() 
         let (value, inputs) = along(0.0);
         let flows = value.gradients(&inputs.iter().collect::<Vec<&Tensor>>()).expect("both have gradients");
         let flows = flows.iter().flat_map(|flow| flow.to_vec::<f64>().expect("the CPU computes it"));
-        let slope: f64 = flows.zip(of(3).flat_map(|(by, _)| by)).map(|(flow, by)| flow * by).sum();
+        let grad: f64 = flows.zip(of(3).flat_map(|(by, _)| by)).map(|(flow, by)| flow * by).sum();
         let want = (more - less) / 2e-5;
-        assert!((slope - want).abs() <= 1e-6 * want.abs(), "{slope}, expected {want}");
+        assert!((grad - want).abs() <= 1e-6 * want.abs(), "{grad}, expected {want}");
     });
 }
 
@@ -324,14 +324,14 @@ fn functions_of_every_16_bit_float_are_rounded_once() {
             let wide = x.cast(DType::F64);
             let numbers = wide.to_vec::<f64>().expect("the CPU computes it");
             for (name, op) in FUNCTIONS {
-                let slope =
+                let grad =
                     |x: &Tensor| op(x).sum(..).gradients(&[x]).expect("the function is differentiable").remove(0);
                 let (steps, near) = match SLOPES_OF_RESULTS.contains(name) {
                     true => (4, if dtype == DType::F16 { 1.0 / 1024.0 } else { 1.0 / 128.0 }),
                     false => (2, 4e-6),
                 };
                 for (what, have, want, steps, near) in
-                    [("", op(&x), op(&wide), 1, 2e-6), ("'", slope(&x), slope(&wide), steps, near)]
+                    [("", op(&x), op(&wide), 1, 2e-6), ("'", grad(&x), grad(&wide), steps, near)]
                 {
                     let (have, rounded) = (bits(&have), bits(&want.cast(dtype)));
                     let far = |have: &Tensor| have.cast(DType::F64).to_vec::<f64>().expect("the CPU computes it");

@@ -77,7 +77,7 @@ fn second_derivatives_agree_with_differences_for_every_op() {
                 moving.iter().map(draw).collect::<Vec<Tensor>>()
             };
             let (along, across) = (drawn(1000), drawn(2000));
-            let slope = |inputs: &[Tensor]| {
+            let grad = |inputs: &[Tensor]| {
                 let gradients = weighted(&(row.op)(inputs)).unwrap().gradients(&floats(inputs)).unwrap();
                 let products = gradients.iter().zip(&across).map(|(gradient, d)| (gradient * d).sum(..));
                 products.reduce(|sum, product| sum + product).unwrap()
@@ -85,17 +85,17 @@ fn second_derivatives_agree_with_differences_for_every_op() {
             let at = |step: f64| {
                 let mut inputs = example(row, 0);
                 moving.iter().zip(&along).for_each(|((i, _), d)| inputs[*i] = &inputs[*i] + d * step);
-                slope(&inputs).item::<f64>().unwrap()
+                grad(&inputs).item::<f64>().unwrap()
             };
             let want = (at(1e-5) - at(-1e-5)) / 2e-5;
             let inputs = example(row, 0);
-            let (slope, wanted) = (slope(&inputs), floats(&inputs));
+            let (grad, wanted) = (grad(&inputs), floats(&inputs));
             // For inputs on which the operation depends linearly, the gradient does not depend on the input.
-            let bends = |(x, d): (&&Tensor, &Tensor)| Some((slope.gradients(&[x]).ok()?.remove(0) * d).sum(..));
+            let bends = |(x, d): (&&Tensor, &Tensor)| Some((grad.gradients(&[x]).ok()?.remove(0) * d).sum(..));
             let back: Vec<Tensor> = wanted.iter().zip(&along).filter_map(bends).collect();
             let flat = back.is_empty();
             let back: f64 = back.iter().map(|bend| bend.item::<f64>().unwrap()).sum();
-            let forth = slope.jvp(&wanted, &along.iter().collect::<Vec<&Tensor>>());
+            let forth = grad.jvp(&wanted, &along.iter().collect::<Vec<&Tensor>>());
             let forth = if flat {
                 0.0
             } else {
@@ -166,13 +166,13 @@ fn gradients_through_vmap_and_inside_vmap() {
                 inputs[place] = x.clone();
                 inputs
             };
-            let slopes = |x: &Tensor| {
+            let grads = |x: &Tensor| {
                 let inputs = with(x);
                 loss(&inputs).gradients(&floats(&inputs)).unwrap()
             };
-            let each: Vec<Vec<Tensor>> = examples.iter().map(|inputs| slopes(&inputs[place])).collect();
-            let want = Tensor::stack(each.iter().map(|slopes| &slopes[0]), 0);
-            let [inside] = Tensor::vmap([&first], |[x]| [slopes(x).swap_remove(0)]);
+            let each: Vec<Vec<Tensor>> = examples.iter().map(|inputs| grads(&inputs[place])).collect();
+            let want = Tensor::stack(each.iter().map(|grads| &grads[0]), 0);
+            let [inside] = Tensor::vmap([&first], |[x]| [grads(x).swap_remove(0)]);
             close(&format!("{}, inside", row.name), &inside, &want);
             let [losses] = Tensor::vmap([&first], |[x]| [loss(&with(x))]);
             let others = floats(&examples[0]);
@@ -180,7 +180,7 @@ fn gradients_through_vmap_and_inside_vmap() {
             let through = losses.sum(..).gradients(&wanted).unwrap();
             close(&format!("{}, through", row.name), &through[0], &want);
             for (i, have) in through.iter().enumerate().skip(1) {
-                let want = each.iter().map(|slopes| slopes[i].clone()).reduce(|sum, slope| sum + slope).unwrap();
+                let want = each.iter().map(|grads| grads[i].clone()).reduce(|sum, grad| sum + grad).unwrap();
                 close(&format!("{}, through to the same {i}", row.name), have, &want);
             }
         }
@@ -286,7 +286,7 @@ fn no_grad_blocks_gradients() {
     on_cpu(|| {
         let x = Tensor::from_slice(&[0.5f64, -1.5, 2.0], [3]);
         let f = |x: &Tensor, frozen: &Tensor| (x * frozen.exp() + frozen.sin()).sum(..);
-        let [slope] = &f(&x, &no_grad(|| &x * 3.0)).gradients(&[&x]).unwrap()[..] else {
+        let [grad] = &f(&x, &no_grad(|| &x * 3.0)).gradients(&[&x]).unwrap()[..] else {
             panic!("one gradient was requested")
         };
         // Central differences with the frozen part held constant.
@@ -296,7 +296,7 @@ fn no_grad_blocks_gradients() {
             f(&Tensor::from_slice(&moved, [3]), &(&x * 3.0)).item::<f64>().unwrap()
         };
         let want: Vec<f64> = (0..3).map(|i| (at(i, 1e-3) - at(i, -1e-3)) / 2e-3).collect();
-        for (have, want) in slope.to_vec::<f64>().unwrap().iter().zip(&want) {
+        for (have, want) in grad.to_vec::<f64>().unwrap().iter().zip(&want) {
             assert!((have - want).abs() <= 1e-9 * want.abs(), "{have}, expected {want}");
         }
         let (values, [one, two]) = no_grad(|| (vec![&x * 2.0], [x.exp(), x.sin()]));

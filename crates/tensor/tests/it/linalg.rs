@@ -323,14 +323,14 @@ fn factorizations_have_second_derivatives() {
             ("triangle", |x| x.solve_triangular(&Tensor::ones([4], DType::F64), Triangle::Upper).exp().sum(..)),
         ];
         for (name, loss) in losses {
-            let slope = |x: &Tensor| (loss(x).gradients(&[x]).unwrap().remove(0) * &direction).sum(..);
+            let grad = |x: &Tensor| (loss(x).gradients(&[x]).unwrap().remove(0) * &direction).sum(..);
             let moved = |step: f64| {
                 let x = &start + &direction * step;
                 x.eval().unwrap();
-                slope(&x.detach()).item::<f64>().unwrap()
+                grad(&x.detach()).item::<f64>().unwrap()
             };
             let want = (moved(1e-5) - moved(-1e-5)) / 2e-5;
-            let bend = slope(&start).gradients(&[&start]).unwrap().remove(0);
+            let bend = grad(&start).gradients(&[&start]).unwrap().remove(0);
             let have = (bend * &direction).sum(..).item::<f64>().unwrap();
             assert!((have - want).abs() <= 1e-6 * want.abs().max(1.0), "{name}: {have}, by differences {want}");
         }

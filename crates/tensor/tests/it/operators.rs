@@ -207,8 +207,8 @@ fn compound_assignment_operators() {
         // Gradients flow through all of the assignments.
         let mut sum = x.square();
         sum *= &x;
-        let slope = sum.sum(..).gradients(&[&x]).unwrap().remove(0);
-        check(slope, X.map(|x| 3.0 * x * x));
+        let grad = sum.sum(..).gradients(&[&x]).unwrap().remove(0);
+        check(grad, X.map(|x| 3.0 * x * x));
         let mut wrong = x;
         wrong += Tensor::ones([3], DType::F32);
         let error = wrong.check().unwrap_err();

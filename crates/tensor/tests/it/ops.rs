@@ -197,7 +197,7 @@ fn every_gradient_agrees_with_finite_differences() {
         };
         let step = 1e-6;
         let (above, below) = (values(&[&loss_at(step)]).unwrap()[0][0], values(&[&loss_at(-step)]).unwrap()[0][0]);
-        let slope = (above - below) / (2.0 * step);
+        let grad = (above - below) / (2.0 * step);
         let inputs = row.tensors(DType::F64);
         let floats: Vec<usize> = (0..inputs.len()).filter(|i| inputs[*i].dtype().is_float()).collect();
         let loss = weighted(&(row.op)(&inputs)).unwrap();
@@ -206,10 +206,10 @@ fn every_gradient_agrees_with_finite_differences() {
         let found = values(&gradients.iter().collect::<Vec<&Tensor>>()).unwrap();
         let along: f64 =
             floats.iter().zip(&found).map(|(i, g)| g.iter().zip(&direction[*i]).map(|(g, d)| g * d).sum::<f64>()).sum();
-        let scale = slope.abs().max(1.0);
+        let scale = grad.abs().max(1.0);
         assert!(
-            (along - slope).abs() <= 1e-5 * scale,
-            "gradient of {}: {along} along a direction, {slope} by differences",
+            (along - grad).abs() <= 1e-5 * scale,
+            "gradient of {}: {along} along a direction, {grad} by differences",
             row.name
         );
     }

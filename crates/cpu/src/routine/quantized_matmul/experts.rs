@@ -1,4 +1,4 @@
-//! Products with the matrices of chosen experts: the rows of each expert are gathered, multiplied at once, and put where they belong.
+//! Products with the matrices of chosen experts: the rows of each expert are gathered, multiplied at once, and scattered to the output.
 
 use panoply_ir::routine::ExpertMatmul;
 

@@ -24,9 +24,8 @@ pub struct Lu {
 }
 
 impl Tensor {
-    /// Returns the row order, L and U of square matrices `[…, n, n]` of f32 or f64. L is lower triangular with ones on the diagonal, U is upper triangular. With partial
-    /// pivoting no element of L exceeds 1 in magnitude. A singular matrix has zeros on the diagonal of U; the
-    /// gradient needs a regular matrix.
+    /// Returns the row order, L and U of square matrices `[…, n, n]` of f32 or f64, with partial pivoting: no element of
+    /// L exceeds 1 in magnitude. A singular matrix has zeros on the diagonal of U; the gradient needs a regular matrix.
     #[track_caller]
     pub fn lu(&self) -> Lu {
         if let Err(mistake) = self.matrices("lu", true) {

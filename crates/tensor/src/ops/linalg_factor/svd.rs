@@ -59,12 +59,12 @@ impl Tensor {
             |[_, u], ()| u.clone(),
             |[a, _], _, g, ()| {
                 let Svd { u, s, vh } = a.svd();
-                let mut flow = u.matmul(&(s.inverse_gaps() * u.t().matmul(g).antisymmetric() * s.unsqueeze(-2)));
+                let mut grad = u.matmul(&(s.inverse_gaps() * u.t().matmul(g).antisymmetric() * s.unsqueeze(-2)));
                 let &[.., m, k] = u.0.shape.dims() else { unreachable!("it is a matrix") };
                 if m > k {
-                    flow += (g - u.matmul(&u.t().matmul(g))) / s.unsqueeze(-2);
+                    grad += (g - u.matmul(&u.t().matmul(g))) / s.unsqueeze(-2);
                 }
-                [Some(flow.matmul(&vh)), None]
+                [Some(grad.matmul(&vh)), None]
             },
         );
         let vh = Tensor::call_with_vjp(

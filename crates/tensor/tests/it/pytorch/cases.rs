@@ -383,8 +383,8 @@ fn operations_and_gradients_are_pytorchs() {
                 let inputs: Vec<Tensor> = (0..).map_while(|i| fixture.tensor(&format!("{name}/in/{i}"))).collect();
                 let out = op(&inputs);
                 close(&format!("{name} on {device}"), &out, &fixture.get(&format!("{name}/out")), 4e-6);
-                let slopes = (0..inputs.len()).filter_map(|i| Some((i, fixture.tensor(&format!("{name}/grad/{i}"))?)));
-                let (places, want): (Vec<usize>, Vec<Tensor>) = slopes.unzip();
+                let grads = (0..inputs.len()).filter_map(|i| Some((i, fixture.tensor(&format!("{name}/grad/{i}"))?)));
+                let (places, want): (Vec<usize>, Vec<Tensor>) = grads.unzip();
                 if places.is_empty() {
                     continue;
                 }

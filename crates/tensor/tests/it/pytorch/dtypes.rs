@@ -135,9 +135,8 @@ fn floats_of_every_width_agree_with_pytorch() {
                     }
                     let Some(want) = dtypes.tensor(&format!("{dtype}/{name}")) else { continue };
                     let wanted: Vec<&Tensor> = places.iter().map(|i| &given[*i]).collect();
-                    let slopes =
-                        if wanted.is_empty() { Vec::new() } else { weighted(&out).gradients(&wanted).unwrap() };
-                    let made: Vec<Tensor> = std::iter::once(out).chain(slopes).collect();
+                    let grads = if wanted.is_empty() { Vec::new() } else { weighted(&out).gradients(&wanted).unwrap() };
+                    let made: Vec<Tensor> = std::iter::once(out).chain(grads).collect();
                     made.iter().for_each(|made| assert_eq!(made.dtype(), dtype, "{what}"));
                     let looser = dtype == DType::F64 && *name == LOOSER.0;
                     close(&what, &made, &values(&want), if looser { LOOSER.1 } else { tolerance }, &mut wrong);

@@ -136,8 +136,8 @@ impl Near {
     #[track_caller]
     fn compare(&self, name: &str, operands: &[&Tensor], have: &Tensor, want: &Tensor, wrong: &mut Vec<String>) {
         assert_eq!(have.shape().unwrap(), want.shape().unwrap(), "{name}: shapes");
-        let is_slope = name.starts_with("gradient of");
-        let relative = if is_slope { 2.0 } else { 1.0 } * self.relative;
+        let is_grad = name.starts_with("gradient of");
+        let relative = if is_grad { 2.0 } else { 1.0 } * self.relative;
         let mut absolute = self.absolute;
         if AROUND_ONE.contains(&name) {
             absolute += 2.0 * relative;
@@ -148,7 +148,7 @@ impl Near {
         let (have, want) = (super::values(have), super::values(want));
         let operands: Vec<Vec<f64>> = operands.iter().map(|operand| super::values(operand)).collect();
         for (i, (have, want)) in have.iter().zip(&want).enumerate() {
-            let close = if want.is_nan() { is_slope || have.is_nan() } else { have == want }
+            let close = if want.is_nan() { is_grad || have.is_nan() } else { have == want }
                 || (have - want).abs() <= relative * want.abs() + absolute;
             if !close {
                 let of: Vec<f64> = operands.iter().filter_map(|operand| operand.get(i).copied()).collect();
@@ -166,8 +166,8 @@ impl Near {
                 let y = op(&x);
                 self.compare(name, &[&x], &y, &get(name), wrong);
                 if let Some(want) = fixture.tensor(&format!("{dtype}/{name}/slope")) {
-                    let slope = y.sum(..).gradients(&[&x]).unwrap().remove(0);
-                    self.compare(&format!("gradient of {name}"), &[&x], &slope, &want, wrong);
+                    let grad = y.sum(..).gradients(&[&x]).unwrap().remove(0);
+                    self.compare(&format!("gradient of {name}"), &[&x], &grad, &want, wrong);
                 }
             }
         }
@@ -226,9 +226,9 @@ fn empty_tensors_and_tensors_with_one_element() {
             let nowhere = Tensor::zeros([0], DType::I32);
             for (x, at) in [(&square, &nowhere), (&square.narrow(0, 0, 0), &Tensor::arange(2))] {
                 for put in [ScatterReduce::Add, ScatterReduce::Assign] {
-                    let slopes = x.index_put(&[at], &row, put).sum(..).gradients(&[x, &row]).unwrap();
-                    assert_eq!(slopes[0].to_vec::<f32>().unwrap(), vec![1.0; x.shape().unwrap().numel()]);
-                    assert_eq!(slopes[1].to_vec::<f32>().unwrap(), [0.0; 3]);
+                    let grads = x.index_put(&[at], &row, put).sum(..).gradients(&[x, &row]).unwrap();
+                    assert_eq!(grads[0].to_vec::<f32>().unwrap(), vec![1.0; x.shape().unwrap().numel()]);
+                    assert_eq!(grads[1].to_vec::<f32>().unwrap(), [0.0; 3]);
                 }
             }
             close("tile to nothing", &one.tile([0]).sum(..), &Tensor::from_slice(&[0f32], []), 0.0);

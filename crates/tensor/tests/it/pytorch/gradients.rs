@@ -92,7 +92,7 @@ fn compare(what: &str, have: &Tensor, want: &Tensor, tolerance: f64, wrong: &mut
 }
 
 #[test]
-fn slopes_are_pytorchs() {
+fn gradients_are_pytorchs() {
     let fixture = Fixture::new(include_bytes!("../../fixtures/gradients.safetensors"));
     let mut wrong = Vec::new();
     for device in devices(false) {
@@ -273,10 +273,10 @@ fn index_add_routine_adds_in_order() {
             let sums = x.index_add(0, &at, &rows);
             assert_eq!(sums.to_vec::<f32>().unwrap(), want, "{device}");
             let weights = Tensor::arange(classes).cast(DType::F32);
-            let slopes = (sums * weights).sum(..).gradients(&[&x, &rows]).unwrap();
+            let grads = (sums * weights).sum(..).gradients(&[&x, &rows]).unwrap();
             let of = |i: usize| if held(&i) { place(i) as f32 } else { 0.0 };
-            assert_eq!(slopes[0].to_vec::<f32>().unwrap(), (0..classes).map(|n| n as f32).collect::<Vec<f32>>());
-            assert_eq!(slopes[1].to_vec::<f32>().unwrap(), (0..count).map(of).collect::<Vec<f32>>(), "{device}");
+            assert_eq!(grads[0].to_vec::<f32>().unwrap(), (0..classes).map(|n| n as f32).collect::<Vec<f32>>());
+            assert_eq!(grads[1].to_vec::<f32>().unwrap(), (0..count).map(of).collect::<Vec<f32>>(), "{device}");
             let counts = at.cast(DType::I32).clamp(0.0, 1e3).bincount(classes).to_vec::<i32>().unwrap();
             let counted = |n: usize| (0..count).filter(|i| place(*i).max(0) == n as i64).count() as i32;
             assert_eq!(counts, (0..classes).map(counted).collect::<Vec<i32>>(), "{device}");
