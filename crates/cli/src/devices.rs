@@ -220,7 +220,7 @@ pub fn default(arguments: &DefaultArguments) -> Result<ExitCode> {
     if arguments.printed.json {
         output::print_json(&choice.document(json!({})));
     } else {
-        println!("device: {}", choice.in_words());
+        println!("device: {}", choice.summary());
         choice.rejections().for_each(|line| println!("  {line}"));
     }
     Ok(ExitCode::SUCCESS)

@@ -18,13 +18,13 @@ const KILL_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Query the drivers of these backends without output; other commands run this in a child process first
 #[derive(Args)]
-pub struct ContainCommand {
+pub struct ProbeDriversCommand {
     /// The backends to query
     kinds: Vec<Backend>,
 }
 
 /// Runs in the child process.
-pub fn run(arguments: &ContainCommand) -> Result<ExitCode> {
+pub fn run(arguments: &ProbeDriversCommand) -> Result<ExitCode> {
     let registry = Registry::global()?;
     std::thread::scope(|threads| {
         for kind in &arguments.kinds {
@@ -96,7 +96,7 @@ pub fn time() -> Result<f64> {
 
 fn ask(kinds: &[Backend]) -> std::io::Result<Child> {
     let mut command = Command::new(std::env::current_exe()?);
-    command.arg("probe").args(kinds.iter().map(|kind| kind.name()));
+    command.arg("probe-drivers").args(kinds.iter().map(|kind| kind.name()));
     // Messages of the driver are shown when this process queries it.
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     command.spawn()

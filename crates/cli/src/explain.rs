@@ -63,8 +63,8 @@ enum Stage {
     Passes,
     /// The kernel IR after all passes
     Optimized,
-    /// The device code
-    Device,
+    /// The source text for the device
+    Source,
 }
 
 impl Stage {
@@ -285,7 +285,7 @@ fn explain_kernel(
     if device.info().variant.as_deref() == Some("checked") {
         let text = "the interpreter runs the kernel IR before optimization, so that guards of the passes hide no error"
             .to_string();
-        add(Stage::Device, format!("{name}: no device code"), text);
+        add(Stage::Source, format!("{name}: no device code"), text);
         return Ok(());
     }
     let (mut changed, mut before) = (String::new(), kernel.to_string());
@@ -319,14 +319,14 @@ fn explain_kernel(
             match translated(device, &rendered, group_size::size(target, grid, kernel.private_bytes()))? {
                 Some(translated) => {
                     let title = format!("{name}: {}, which wgpu translates to the following", target.language.name());
-                    add(Stage::Device, title, rendered.source);
+                    add(Stage::Source, title, rendered.source);
                     translated
                 }
                 None => (target.language.name(), rendered.source),
             }
         }
     };
-    add(Stage::Device, format!("{name}: {title}"), text);
+    add(Stage::Source, format!("{name}: {title}"), text);
     Ok(())
 }
 

@@ -53,7 +53,7 @@ pub fn run(arguments: &FitCommand) -> Result<ExitCode> {
             "expected_tokens_per_second": tokens_per_second,
         }));
     } else {
-        print(&fit, &choice.in_words());
+        print(&fit, &choice.summary());
         println!("speed     at most {tokens_per_second:.1} tokens/s for one sequence, at {gbps:.1} GB/s");
     }
     Ok(if fit.fits() { ExitCode::SUCCESS } else { ExitCode::FAILURE })

@@ -87,7 +87,7 @@ pub fn run(arguments: &InspectCommand) -> Result<ExitCode> {
             let named = !data.class_names.is_empty() && !matches!(data.format, DataFormat::Text { .. });
             let classes = if named { format!(": {}", escaped(&shortened(&data.class_names))) } else { String::new() };
             println!("{}{classes}", data.learned());
-            println!("optimizer {}; loss {}", settings.in_words(), manifest.network.loss);
+            println!("optimizer {}; loss {}", settings.summary(), manifest.network.loss);
             if let Some(result) = &manifest.result {
                 println!("{}", metrics::headline(manifest, &result.best_epoch_report));
             }

@@ -75,7 +75,7 @@ enum Command {
     /// Run a test kernel on every device and report problems and how to fix them
     Status(devices::ViewCommand),
     #[command(hide = true)]
-    Probe(driver_probe::ContainCommand),
+    ProbeDrivers(driver_probe::ProbeDriversCommand),
     /// Run the example kernels on the best device, check and time them
     Demo(demo::DemoCommand),
     /// Test that a device computes correct results, one line per check
@@ -117,7 +117,7 @@ fn main() -> ExitCode {
         Command::Summary(arguments) => devices::summary(&arguments),
         Command::Default(arguments) => devices::default(&arguments),
         Command::Status(arguments) => status::run(&arguments),
-        Command::Probe(arguments) => driver_probe::run(&arguments),
+        Command::ProbeDrivers(arguments) => driver_probe::run(&arguments),
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Selftest(arguments) => selftest::run(&arguments),
         Command::Report(arguments) => report::run(&arguments),

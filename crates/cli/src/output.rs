@@ -67,7 +67,7 @@ impl DeviceSelection {
     }
 
     /// Returns one line with the device and the reason for its choice.
-    pub fn in_words(&self) -> String {
+    pub fn summary(&self) -> String {
         self.0.to_string()
     }
 

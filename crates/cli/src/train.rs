@@ -313,7 +313,7 @@ impl TrainJob {
                 escaped(&settings.model),
                 settings.batch_size
             ),
-            device: choice.in_words(),
+            device: choice.summary(),
             batch: settings.batch_size,
             epochs: settings.epochs,
             examples: self.train.len(),
@@ -339,7 +339,7 @@ impl TrainJob {
             Some(GradClip::Value(_)) | None => None,
         };
         let resolved = TrainSettings { clip_norm: norm, ..settings.clone() };
-        let (words, loss) = (resolved.in_words(), &self.manifest.network.loss);
+        let (words, loss) = (resolved.summary(), &self.manifest.network.loss);
         let epochs = if settings.epochs == 1 { "1 epoch".to_string() } else { format!("{} epochs", settings.epochs) };
         note!("{epochs}, optimizer {words}, seed {}; loss {loss}", settings.seed);
         // In a text, rare characters are often missing from one part.
@@ -456,7 +456,7 @@ impl TrainJob {
             return;
         }
         println!("{}, {seconds:.2} s in total", metrics::headline(&self.manifest, best));
-        measures.in_words().iter().for_each(|words| println!("{words}"));
+        measures.summary().iter().for_each(|words| println!("{words}"));
         if let Some(test) = &result.test {
             println!("test set: {} of {} examples", metrics::score_in_words(best.metric, test.score), test.examples);
         }

@@ -120,7 +120,7 @@ fn tell(arguments: &VerifyCommand, choice: &DeviceSelection, report: &Report) ->
         Verdict::Counterexample(_) => "counterexample",
         Verdict::Undecided(_) => "undecided",
     };
-    let (covered, in_words) = match arguments.arithmetic {
+    let (covered, summary) = match arguments.arithmetic {
         Covered::Both => ("both", "for real numbers and for f32 arithmetic with sums in any order"),
         Covered::Real => ("real", "for real numbers; the rounding of f32 arithmetic is not covered"),
     };
@@ -137,7 +137,7 @@ fn tell(arguments: &VerifyCommand, choice: &DeviceSelection, report: &Report) ->
         })));
     } else {
         match &report.verdict {
-            Verdict::Proven => println!("proven {in_words}: no input of the set violates the property"),
+            Verdict::Proven => println!("proven {summary}: no input of the set violates the property"),
             Verdict::Counterexample(found) => {
                 println!(
                     "counterexample: this input violates the property, in f32 on {} and in real numbers",

@@ -12,8 +12,8 @@ use crate::folder::json_object;
 use crate::keys::Keys;
 use crate::model::{Model, ModelOptions};
 
-/// Tokens of the prompt whose step is planned.
-const PROMPT: usize = 64;
+/// Tokens of the prompt whose steps are planned: one step of each size.
+const PROMPT: usize = 16 + 64 + 256;
 
 /// Memory that a model needs on a device, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq)]

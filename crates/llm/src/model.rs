@@ -15,8 +15,8 @@ use crate::packed::groups_by_expert;
 use crate::tokenizer::Tokenizer;
 use crate::weight_reader::stored_bytes;
 
-/// Tokens of a prompt that one step takes.
-const PREFILL: usize = 16;
+/// Numbers of tokens of a prompt that one step takes. The last tokens of a prompt are padded to the smallest number.
+const PIECES: [usize; 3] = [16, 64, 256];
 
 /// Options of opening a model.
 #[derive(Clone, Copy, Debug, Default)]
@@ -64,8 +64,8 @@ pub struct Model {
     config: Arc<Config>,
     tokenizer: Tokenizer,
     context: usize,
-    /// Tokens of a prompt that a step takes.
-    piece: usize,
+    /// Numbers of tokens of a prompt that a step takes, ascending.
+    pieces: &'static [usize],
     device: Device,
     step: Step,
     weights_per_token: u64,
@@ -130,15 +130,15 @@ impl Model {
         let device = Device::current()?;
         // Elsewhere experts are decoded for each token, which needs memory for each.
         let is_grouped = !config.has_experts() || groups_by_expert(&device);
-        let piece = if is_grouped { PREFILL } else { 1 };
-        let (shape, slot_rows) = (config.clone(), context + piece - 1);
+        let pieces: &[usize] = if is_grouped { &PIECES } else { &[1] };
+        let (shape, slot_rows) = (config.clone(), context + pieces[0] - 1);
         let step = jit_with_state(move |cache: &mut Cache, inputs| [weights.step(&shape, slot_rows, cache, inputs)]);
         Ok(Model {
             name,
             config,
             tokenizer,
             context,
-            piece,
+            pieces,
             device,
             step,
             weights_per_token,
@@ -197,10 +197,12 @@ impl Model {
     /// If an id is not of the vocabulary, the positions are outside the cache, or the device fails.
     pub fn logits(&self, cache: &mut Cache, ids: &[u32], position: usize) -> Result<Vec<f32>> {
         check_step(&self.config, self.context, ids, position)?;
-        let (mut row, mut logits) = (position, None);
-        for part in ids.chunks(self.piece) {
-            logits = Some(self.step(cache, &Batch::piece(part, row, self.piece))?);
-            row += part.len();
+        let (mut row, mut rest, mut logits) = (position, ids, None);
+        while !rest.is_empty() {
+            let piece = self.piece_size(rest.len());
+            let (part, after) = rest.split_at(piece.min(rest.len()));
+            logits = Some(self.step(cache, &Batch::piece(part, row, piece))?);
+            (row, rest) = (row + part.len(), after);
         }
         logits.expect("there are tokens").to_vec::<f32>()
     }
@@ -213,14 +215,19 @@ impl Model {
         Ok(logits)
     }
 
-    /// Tokens of a prompt that a step takes.
-    pub(crate) fn piece(&self) -> usize {
-        self.piece
+    /// Numbers of tokens of a prompt that a step takes, ascending.
+    pub(crate) fn pieces(&self) -> &'static [usize] {
+        self.pieces
+    }
+
+    /// Number of tokens of the step for the next of `count` tokens: the largest piece that they fill, else the smallest.
+    pub(crate) fn piece_size(&self, count: usize) -> usize {
+        self.pieces.iter().rev().find(|piece| **piece <= count).copied().unwrap_or(self.pieces[0])
     }
 
     /// Rows of the cache for a sequence: the positions of the context, and those that a piece of padded tokens may reach beyond.
     pub(crate) fn slot_rows(&self) -> usize {
-        self.context + self.piece - 1
+        self.context + self.pieces[0] - 1
     }
 
     /// An empty cache for [`Model::logits`].

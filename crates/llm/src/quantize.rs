@@ -9,7 +9,7 @@ use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use panoply_ir::Encoding;
+use panoply_ir::{Encoding, f16};
 use panoply_tensor::{Error, Result};
 
 use crate::config::{Config, FeedForward};
@@ -108,11 +108,15 @@ pub fn quantize(
         .map_err(|error| match error {
             WriteError::Io(error) => io(error),
             WriteError::Value(name) => {
-                let message = format!("{}: tensor {name} contains numbers that are not finite", input.display());
+                let message =
+                    format!("{}: tensor {name} contains numbers that are not finite or too large", input.display());
                 Error::mistake(message).note("a model with such weights computes nothing; download or train it again")
             }
         })
-        .and_then(|size| writer.into_inner().map_err(|error| io(error.into_error())).map(|_| size))
+        .and_then(|size| {
+            let file = writer.into_inner().map_err(|error| io(error.into_error()))?;
+            file.sync_all().map_err(io).map(|()| size)
+        })
         .and_then(|size| std::fs::rename(&partial, output).map_err(io).map(|()| size));
     if done.is_err() {
         // The first error is the one to report.
@@ -129,7 +133,7 @@ fn partial_path(output: &Path) -> PathBuf {
 
 enum WriteError {
     Io(std::io::Error),
-    /// A tensor with a number that is not finite.
+    /// A tensor with a number that is not finite, or too large for its encoding.
     Value(String),
 }
 
@@ -204,7 +208,7 @@ fn encoded_bytes(tensor: &TensorInfo, encoding: Encoding) -> u64 {
     (row * tensor.rows) as u64
 }
 
-/// Encodes a tensor on all processors, a part at a time; returns false if a number is not finite.
+/// Encodes a tensor on all processors, a part at a time; returns false if a number is not finite or the encoding does not hold it.
 fn encode(
     from: &[u8],
     (old, new): (Encoding, Encoding),
@@ -216,7 +220,9 @@ fn encode(
     let encode = |bytes: &[u8]| {
         let mut values = vec![0.0; bytes.len() / old.block_bytes()];
         old.decode(bytes, &mut values);
-        if values.iter().any(|value| !value.is_finite()) {
+        let largest = if new == Encoding::F16 { f16::MAX.to_f32() } else { f32::MAX };
+        // False for NaN, too.
+        if !values.iter().all(|value| value.abs() <= largest) {
             is_finite.store(false, Ordering::Relaxed);
             return Vec::new();
         }

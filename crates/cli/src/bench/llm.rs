@@ -70,7 +70,7 @@ pub fn run(arguments: &BenchLlmCommand) -> Result<ExitCode> {
                 "peak_rss_bytes": peak_rss,
             }));
         } else {
-            println!("{}  {}, {threads} threads", arguments.model.display(), choice.in_words());
+            println!("{}  {}, {threads} threads", arguments.model.display(), choice.summary());
             println!("load        {load_seconds:>8.3} s");
             println!("prefill {prefill:<4}{:>8.1} tokens/s", rates[0]);
             let share = 100.0 * share;

@@ -212,7 +212,7 @@ impl Parser<'_> {
             match self.signed()? {
                 Value::Tensor(x) => self.made(at, (-x).into())?,
                 Value::Number(number) => Value::Number(-number),
-                value => return Err(self.error(at, format!("cannot negate {}", value.in_words()))),
+                value => return Err(self.error(at, format!("cannot negate {}", value.summary()))),
             }
         } else if self.accept("&") {
             self.signed()?
@@ -281,7 +281,7 @@ impl Parser<'_> {
                 let found = usize::try_from(*place).ok().and_then(|place| values.get(place).cloned());
                 found.ok_or_else(|| self.error(opened, format!("index {place} out of range 0..{}", values.len())))
             }
-            (value, _) => Err(self.error(opened, format!("{} cannot be indexed like this", value.in_words()))),
+            (value, _) => Err(self.error(opened, format!("{} cannot be indexed like this", value.summary()))),
         }
     }
 

@@ -10,11 +10,8 @@ pub struct Redaction {
 impl Redaction {
     /// Creates the redaction for this machine and user.
     pub fn new() -> Redaction {
-        let host = ["/proc/sys/kernel/hostname", "/etc/hostname"]
-            .into_iter()
-            .find_map(|path| std::fs::read_to_string(path).ok());
-        let user = std::env::home_dir().and_then(|home| Some(home.file_name()?.to_string_lossy().into_owned()));
-        Redaction::of(host.into_iter().chain(user))
+        let home = std::env::home_dir().and_then(|home| Some(home.file_name()?.to_string_lossy().into_owned()));
+        Redaction::of([whoami::hostname().ok(), whoami::username().ok(), home].into_iter().flatten())
     }
 
     /// Creates a redaction of these names; common words are not names.

@@ -106,7 +106,10 @@ fn is_local_name(host: &str) -> bool {
 fn has_key(app: &App, headers: &HeaderMap) -> bool {
     let Some(key) = &app.api_key else { return true };
     let sent = headers.get(header::AUTHORIZATION).map(HeaderValue::as_bytes).unwrap_or_default();
-    let sent = sent.strip_prefix(b"Bearer ").unwrap_or_default();
+    let sent = match sent.split_at_checked(7) {
+        Some((scheme, key)) if scheme.eq_ignore_ascii_case(b"bearer ") => key,
+        _ => b"",
+    };
     // In constant time: the duration does not depend on the number of correct bytes.
     let differs = sent.iter().zip(key.as_bytes()).fold(0, |differs, (x, y)| differs | (x ^ y));
     sent.len() == key.len() && differs == 0

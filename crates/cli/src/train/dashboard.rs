@@ -32,7 +32,7 @@ use ratatui_widgets::gauge::Gauge;
 use ratatui_widgets::paragraph::Paragraph;
 
 use super::curves::{ticks, tidy};
-use super::metrics::in_words;
+use super::metrics::summary;
 use crate::output::INTERRUPTED;
 
 /// Interval between two frames.
@@ -377,7 +377,7 @@ fn chart(frame: &mut Frame<'_>, area: Rect, title: &str, bounds: [f64; 2], epoch
 /// Returns lines for the last epochs and the best one.
 fn draw_epochs(state: &State) -> Vec<Line<'static>> {
     let line = |report: &EpochReport| {
-        let reached = in_words(report, state.text);
+        let reached = summary(report, state.text);
         format!("{:>4}  loss {:.4}, val {:.4}, {reached}", report.epoch, report.train_loss, report.val_loss)
     };
     let best = EpochReport::best(&state.history);

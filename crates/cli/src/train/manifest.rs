@@ -407,7 +407,7 @@ fn alone() -> usize {
 
 impl TrainSettings {
     /// Returns the settings as text, without defaults.
-    pub fn in_words(&self) -> String {
+    pub fn summary(&self) -> String {
         let mut words = format!("{}, learning rate {}", value_name(self.optimizer), self.learning_rate);
         let said = [
             self.momentum.map(|momentum| format!("momentum {momentum}")),
@@ -573,7 +573,7 @@ mod tests {
                 Ok(manifest) => {
                     let best = &manifest.result.as_ref().map(|result| result.best_epoch_report.clone());
                     best.iter().for_each(|best| assert!(!super::super::metrics::headline(&manifest, best).is_empty()));
-                    assert!(!manifest.data.learned().is_empty() && !manifest.settings.in_words().is_empty());
+                    assert!(!manifest.data.learned().is_empty() && !manifest.settings.summary().is_empty());
                 }
                 Err(error) => {
                     assert!(error.is_corrupt() && error.message().starts_with("m.safetensors: "), "{seed}: {error}")

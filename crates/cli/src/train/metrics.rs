@@ -59,7 +59,7 @@ pub struct LabelMetrics {
 
 impl Metrics {
     /// Returns lines with these metrics, without those of the headline.
-    pub fn in_words(&self) -> Vec<String> {
+    pub fn summary(&self) -> Vec<String> {
         let said = [
             self.macro_f1.map(|f1| format!("macro F1 {:.2} %", f1 * 100.0)),
             self.top_3_accuracy.map(|share| format!("top-3 accuracy {:.2} %", share * 100.0)),
@@ -69,7 +69,7 @@ impl Metrics {
         let all = (!said.is_empty()).then(|| said.join(", "));
         // The headline covers a single label.
         let each = if self.per_label.len() > 1 { &self.per_label[..] } else { &[] };
-        all.into_iter().chain(each.iter().map(LabelMetrics::in_words)).collect()
+        all.into_iter().chain(each.iter().map(LabelMetrics::summary)).collect()
     }
 
     /// Computes the metrics of class probabilities, one row per example.
@@ -139,7 +139,7 @@ impl Metrics {
 
 impl LabelMetrics {
     /// Returns a line with these metrics.
-    fn in_words(&self) -> String {
+    fn summary(&self) -> String {
         let said = [
             self.accuracy.map(|share| format!("accuracy {:.2} %", share * 100.0)),
             self.f1.map(|f1| format!("F1 {:.2} %", f1 * 100.0)),
@@ -192,7 +192,7 @@ pub fn measure(model: &Model, held: &Dataset, manifest: &Manifest, folder: &RunD
 }
 
 /// Returns the validation score of an epoch as text.
-pub fn in_words(report: &EpochReport, text: bool) -> String {
+pub fn summary(report: &EpochReport, text: bool) -> String {
     match report.metric {
         Metric::Accuracy if text => {
             format!("perplexity {:.2}, accuracy {:.1} %", perplexity(report.val_loss), report.val_score * 100.0)

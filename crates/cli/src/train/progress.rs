@@ -11,7 +11,7 @@ use panoply::nn::trainer::{Callback, StepReport};
 use panoply::{Error, Result};
 
 use super::dashboard::{self, Dashboard, RunInfo};
-use super::metrics::in_words;
+use super::metrics::summary;
 use super::run_dir::RunDir;
 use crate::console::is_quiet;
 use crate::output::INTERRUPTED;
@@ -136,7 +136,7 @@ impl Callback for Screen {
 
     fn on_epoch_end(&mut self, report: &EpochReport) -> ControlFlow<()> {
         let EpochReport { epoch, train_loss: loss, val_loss: validation_loss, seconds, .. } = report;
-        let reached = in_words(report, self.text);
+        let reached = summary(report, self.text);
         let line = format!(
             "epoch {epoch:>3}  loss {loss:.4}  validation: loss {validation_loss:.4}, {reached}  {:.0} ms",
             seconds * 1e3

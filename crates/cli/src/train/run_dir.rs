@@ -137,8 +137,8 @@ impl RunDir {
         let line = |cells: Vec<String>| cells.join(",") + "\n";
         let quoted = |name: &String| format!("\"{}\"", name.replace('"', "\"\""));
         let heads = match names {
-            [_] => vec!["target".to_string(), "prediction".to_string()],
-            several => several.iter().flat_map(|name| [quoted(name), quoted(&format!("{name} prediction"))]).collect(),
+            [_] => vec!["actual".to_string(), "predicted".to_string()],
+            several => several.iter().flat_map(|name| [quoted(name), quoted(&format!("{name} predicted"))]).collect(),
         };
         let offset = |at: usize| offsets.get(at % names.len().max(1)).copied().unwrap_or(0.0);
         let with_offset = |values: &[f32]| -> Vec<f64> {

@@ -26,7 +26,7 @@ fn program_name_selects_all_its_kernels() {
 fn missing_stages_and_unknown_names_are_reported() {
     let place = Place::new("explain-stage");
     let refusal = place.refused(&["explain", "saxpy", "--stage", "graph"]);
-    assert!(refusal.contains("saxpy has no stage graph; it has rust, ir, passes, optimized, device"), "{refusal}");
+    assert!(refusal.contains("saxpy has no stage graph; it has rust, ir, passes, optimized, source"), "{refusal}");
     let refusal = place.refused(&["explain", "relu", "--stage", "rust"]);
     assert!(refusal.contains("relu has no stage rust; it has graph, schedule, plan"), "{refusal}");
     let refusal = place.refused(&["explain", "prefixscan"]);
@@ -49,7 +49,7 @@ fn python_and_rust_notation_are_equivalent() {
     let (names, steps) = graph.split_at(graph.find("%0").unwrap());
     assert_eq!(names, "leaf 0 is x, f32[64, 784]\nleaf 1 is w, f32[784, 128]\nleaf 2 is b, f32[128]\n");
     assert_eq!(steps, text(&example, "graph"));
-    assert_eq!(text(&python, "device"), text(&example, "device"));
+    assert_eq!(text(&python, "source"), text(&example, "source"));
 
     let graph = |text_: &str| text(&place.json(&["explain", text_, "--stage", "graph"]), "graph");
     assert_eq!(graph("2 * -x + 1 / y - 1e-3"), graph("((2.0) * (-(x))) + (1 / y) - 0.001"));
@@ -454,7 +454,7 @@ fn expression_is_compiled_for_every_target() {
         // The graph is the same for every target.
         assert_eq!(text(&document, "graph"), text(&here, "graph"), "{target}");
         assert!(text(&document, "graph").contains("f32[64, 128]"), "{document}");
-        let stages = ["graph", "schedule", "plan", "ir", "passes", "optimized", "device"];
+        let stages = ["graph", "schedule", "plan", "ir", "passes", "optimized", "source"];
         assert!(stages.iter().all(|stage| !text(&document, stage).is_empty()), "{target}");
         assert!(document["device"].as_str().unwrap().starts_with(target), "{document}");
         let note = document["note"].as_str().unwrap();
@@ -491,7 +491,7 @@ fn expression_is_compiled_for_every_target() {
     assert!(titles(&shipped).contains(&"saxpy: MSL".to_string()), "{shipped}");
     // Constants that the launch or the device determines are listed.
     let last = |arguments: &[&str]| {
-        let document = explained(&[arguments, &["--stage", "device"]].concat());
+        let document = explained(&[arguments, &["--stage", "source"]].concat());
         document["stages"].as_array().unwrap().last().unwrap()["text"].as_str().unwrap().to_string()
     };
     for (arguments, group) in [

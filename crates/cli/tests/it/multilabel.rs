@@ -130,7 +130,7 @@ fn several_regression_targets_of_a_table_are_learned() {
         assert!(each["r2"].as_f64().unwrap() > 0.9, "{report}");
     }
     let table = std::fs::read_to_string(place.0.join("run/predictions.csv")).unwrap();
-    assert!(table.starts_with("\"litres\",\"litres prediction\",\"grams\",\"grams prediction\"\n"), "{table}");
+    assert!(table.starts_with("\"litres\",\"litres predicted\",\"grams\",\"grams predicted\"\n"), "{table}");
     assert!(table.lines().count() == 81 && table.lines().all(|line| line.matches(',').count() == 3), "{table}");
     let seen = place.json(&["predict", "run", "drinks.csv"]);
     assert_eq!((&seen["labels"], &seen["labeled"]), (&serde_json::json!(["litres", "grams"]), &400.into()));

@@ -11,11 +11,11 @@ override items2: u32 = 1u;
 @group(0) @binding(7) var<storage, read_write> data_u32_: array<u32>;
 @group(0) @binding(8) var<storage, read_write> data_u64_: array<u64>;
 
-fn min_i64(a: i64, b: i64) -> i64 { return select(b, a, (a < b)); }
+fn min_i64(a: i64, b: i64) -> i64 { return select(b, a, ((bitcast<u64>(a) ^ 9223372036854775808lu) < (bitcast<u64>(b) ^ 9223372036854775808lu))); }
 fn min_u64(a: u64, b: u64) -> u64 { return select(b, a, (a < b)); }
-fn max_i64(a: i64, b: i64) -> i64 { return select(b, a, (a > b)); }
+fn max_i64(a: i64, b: i64) -> i64 { return select(b, a, ((bitcast<u64>(a) ^ 9223372036854775808lu) > (bitcast<u64>(b) ^ 9223372036854775808lu))); }
 fn max_u64(a: u64, b: u64) -> u64 { return select(b, a, (a > b)); }
-fn abs_i64(a: i64) -> i64 { return select(a, -a, a < 0li); }
+fn abs_i64(a: i64) -> i64 { return select(a, -a, (bitcast<u64>(a) ^ 9223372036854775808lu) < 9223372036854775808lu); }
 fn count_ones_u64(x: u64) -> u64 { return u64(countOneBits(u32(x)) + countOneBits(u32(x >> 32u))); }
 fn div_i32(a: i32, b: i32) -> i32 {
     let d = select(b, 1i, (b == 0i) || (b == -1i));

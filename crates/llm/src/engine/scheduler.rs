@@ -78,9 +78,11 @@ impl Scheduler {
             sizes.into_iter().map(move |others| StepSize { piece, others })
         };
         let mut cold: Vec<StepSize> = sizes(0, 1..slots + 1).collect();
-        if model.piece() > 1 {
-            cold.extend(sizes(model.piece(), 0..slots));
+        let (smallest, larger) = model.pieces().split_first().expect("there is a size");
+        if *smallest > 1 {
+            cold.extend(sizes(*smallest, 0..slots));
         }
+        cold.extend(larger.iter().map(|piece| StepSize { piece: *piece, others: 0 }));
         cold.reverse();
         let slots = (0..slots).map(|_| Slot::default()).collect();
         Ok(Scheduler { model, cache, slots, running: Vec::new(), cold })
@@ -165,12 +167,17 @@ impl Scheduler {
         }
     }
 
-    /// Runs a step with the next tokens of all sequences that have one, and a piece of the oldest prompt.
+    /// Runs a step with the next tokens of all sequences that have one, and a piece of the oldest prompt: a small one beside others, so that
+    /// they do not wait long.
     fn step(&mut self, shared: &Shared) {
-        let (piece, slot_rows) = (self.model.piece(), self.model.slot_rows());
-        let prompt = self.running.iter().position(|running| piece > 1 && running.pending.len() > 1);
-        let is_single = |running: &Running| piece == 1 || running.pending.len() == 1;
+        let (smallest, slot_rows) = (self.model.pieces()[0], self.model.slot_rows());
+        let is_single = |running: &Running| smallest == 1 || running.pending.len() == 1;
+        let prompt = self.running.iter().position(|running| !is_single(running));
         let singles = (0..self.running.len()).filter(|at| is_single(&self.running[*at]));
+        let piece = match prompt {
+            Some(at) if singles.clone().next().is_none() => self.model.piece_size(self.running[at].pending.len()),
+            _ => smallest,
+        };
         // The sequences of the step with the number of their tokens.
         let of_prompt = prompt.map(|at| (at, self.running[at].pending.len().min(piece)));
         let parts: Vec<(usize, usize)> = of_prompt.into_iter().chain(singles.map(|at| (at, 1))).collect();

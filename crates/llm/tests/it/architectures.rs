@@ -7,9 +7,10 @@ use panoply_llm::config::{Activation, FeedForward, NormKind};
 use panoply_llm::decoder::{Cache, Weights, empty_cache};
 use panoply_llm::folder::Folder;
 use panoply_llm::gguf::Gguf;
+use panoply_runtime::Backend;
 use panoply_tensor::{Device, Result, RopeStyle, Tensor, jit_with_state};
 
-use crate::fixtures::{arrays, f32s, ids, path};
+use crate::fixtures::{arrays, devices, f32s, ids, path};
 
 const MODELS: [&str; 14] = [
     "llama",
@@ -30,6 +31,8 @@ const MODELS: [&str; 14] = [
 
 /// Of the largest logit.
 const TOLERANCE: f32 = 1e-5;
+/// The same on devices that add and round in other orders.
+const DEVICE_TOLERANCE: f32 = 1e-4;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum World {
@@ -93,6 +96,23 @@ impl Case {
         Ok(all)
     }
 
+    /// The configuration, and a function that runs a step: the cache, ids, rows where sequences start, and the last token of the first one.
+    fn step(&self) -> (Arc<Config>, impl Fn(&mut Cache, &[u32], &[i32], usize) -> Vec<f32> + use<>) {
+        let file = Gguf::open(&path(&format!("models/{}.gguf", self.name))).unwrap();
+        let (config, context) = (Config::from_gguf(&file).unwrap(), self.context());
+        let weights = Weights::from_gguf(&file, &config, context, &mut |_, _| {}).unwrap();
+        let config = Arc::new(config);
+        let shape = config.clone();
+        let step = jit_with_state(move |cache: &mut Cache, inputs| [weights.step(&shape, context, cache, inputs)]);
+        let run = move |cache: &mut Cache, ids: &[u32], starts: &[i32], last: usize| {
+            let ids: Vec<i32> = ids.iter().map(|id| *id as i32).collect();
+            let [ids, starts] = [&ids[..], starts].map(|numbers| Tensor::from_slice(numbers, [numbers.len()]));
+            let [logits] = step.call_with_state(cache, [&ids, &starts, &Tensor::scalar(last as i32)]).unwrap();
+            logits.to_vec::<f32>().unwrap()
+        };
+        (config, run)
+    }
+
     /// The largest difference from the logits after `position`.
     fn off(&self, logits: &[f32], position: usize) -> f32 {
         let vocab = self.logits.len() / self.tokens.len();
@@ -138,18 +158,8 @@ fn logits_of_a_sequence_are_the_same_bits_beside_others() {
         for name in MODELS {
             let case = Case::new(name);
             let (count, context) = (case.tokens.len(), case.context());
-            let file = Gguf::open(&path(&format!("models/{name}.gguf"))).unwrap();
-            let config = Config::from_gguf(&file).unwrap();
-            let weights = Weights::from_gguf(&file, &config, context, &mut |_, _| {}).unwrap();
-            let (vocab, config) = (config.vocab, Arc::new(config));
-            let shape = config.clone();
-            let step = jit_with_state(move |cache: &mut Cache, inputs| [weights.step(&shape, context, cache, inputs)]);
-            let run = |cache: &mut Cache, ids: &[u32], starts: &[i32], last: usize| {
-                let ids: Vec<i32> = ids.iter().map(|id| *id as i32).collect();
-                let [ids, starts] = [&ids[..], starts].map(|numbers| Tensor::from_slice(numbers, [numbers.len()]));
-                let [logits] = step.call_with_state(cache, [&ids, &starts, &Tensor::scalar(last as i32)]).unwrap();
-                logits.to_vec::<f32>().unwrap()
-            };
+            let (config, run) = case.step();
+            let vocab = config.vocab;
             // The tokens, and the same from the end.
             let turned: Vec<u32> = case.tokens.iter().rev().copied().collect();
             let sequences = [&case.tokens, &turned];
@@ -175,6 +185,40 @@ fn logits_of_a_sequence_are_the_same_bits_beside_others() {
             }
         }
     });
+}
+
+/// Devices other than the CPU compute attention to the cache with tensor operations, in a copy of the own slot for each of several sequences.
+#[test]
+fn logits_on_every_device_equal_transformers() {
+    let models = if std::env::var("PANOPLY_TEST_FULL").is_ok_and(|value| value == "1") {
+        &MODELS[..]
+    } else {
+        &["llama", "gemma2"]
+    };
+    let is_tested = |device: &Device| device.info().kind != Backend::Cpu && !device.info().name.contains("SwiftShader");
+    for device in devices().into_iter().filter(is_tested) {
+        device.scope(|| {
+            for name in models {
+                let case = Case::new(name);
+                let (count, context) = (case.tokens.len(), case.context());
+                let (config, run) = case.step();
+                let mut cache = empty_cache(&config, 2, context);
+                let check = |logits: &[f32], position: usize| {
+                    let (off, limit) = (case.off(logits, position), DEVICE_TOLERANCE * case.largest());
+                    assert!(off <= limit, "{name} on {device}, position {position}: off by {off}, over {limit}");
+                };
+                // All but three tokens at once in the second slot; then with a token of the same text in the first slot.
+                let (second, prompt) = (context as i32, count - 3);
+                check(&run(&mut cache, &case.tokens[..prompt], &[second], prompt - 1), prompt - 1);
+                for at in 0..3 {
+                    let ids = [case.tokens[prompt + at], case.tokens[at]];
+                    let logits = run(&mut cache, &ids, &[second + (prompt + at) as i32, at as i32], 0);
+                    check(&logits[..config.vocab], prompt + at);
+                    check(&logits[config.vocab..], at);
+                }
+            }
+        });
+    }
 }
 
 /// A name, a model that has the field, and how the field is ignored.

@@ -34,8 +34,8 @@ fn estimates_are_within_a_twentieth_of_the_measured_peak() {
             let start = device.memory_stats().allocated;
             let model = Model::open(&path(name), &options).unwrap();
             let mut cache = model.new_cache();
-            model.logits(&mut cache, &[1; 17][..16], 0).unwrap();
-            model.logits(&mut cache, &[1], 16).unwrap();
+            model.logits(&mut cache, &vec![1; context], 0).unwrap();
+            model.logits(&mut cache, &[1], context - 1).unwrap();
             let stats = device.memory_stats();
             // Headers and padding of the mapped files are no weights.
             let peak = stats.peak_allocated - start + tensor_bytes(name);

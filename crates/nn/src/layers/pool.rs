@@ -8,10 +8,8 @@ use crate::module::module;
 /// Max pooling over the last N axes.
 #[derive(Clone, Copy, Debug)]
 pub struct MaxPool<const N: usize> {
-    /// Size, stride and dilation of the window.
+    /// Size, stride, dilation and padding of the window; the padding is −∞.
     pub window: Window<N>,
-    /// Padding with −∞ on both sides of each axis.
-    pub padding: [usize; N],
     /// True if the last window can extend beyond the padding ([`Tensor::max_pool_with_options`]).
     pub ceil_mode: bool,
 }
@@ -26,15 +24,14 @@ pub type MaxPool3d = MaxPool<3>;
 impl<const N: usize> MaxPool<N> {
     /// Creates pooling with a stride equal to the window size.
     pub fn new(size: [usize; N]) -> MaxPool<N> {
-        MaxPool { window: Window { stride: size, ..Window::new(size) }, padding: [0; N], ceil_mode: false }
+        MaxPool { window: Window { stride: size, ..Window::new(size) }, ceil_mode: false }
     }
 }
 
 impl<const N: usize> Layer for MaxPool<N> {
     #[track_caller]
     fn forward(&self, input: &Tensor, _: &mut ForwardContext<'_>) -> Tensor {
-        let window = Window { padding: self.padding, ..self.window };
-        input.max_pool_with_options(&window, &MaxPoolOptions { ceil_mode: self.ceil_mode })
+        input.max_pool_with_options(&self.window, &MaxPoolOptions { ceil_mode: self.ceil_mode })
     }
 }
 
@@ -43,10 +40,8 @@ module!(MaxPool<const N: usize> {});
 /// Average pooling over the last N axes.
 #[derive(Clone, Copy, Debug)]
 pub struct AvgPool<const N: usize> {
-    /// Size, stride and dilation of the window.
+    /// Size, stride, dilation and padding of the window; the padding is zero.
     pub window: Window<N>,
-    /// Padding with zeros on both sides of each axis.
-    pub padding: [usize; N],
     /// Treatment of padding and the other options of PyTorch's layer.
     pub options: AvgPoolOptions,
 }
@@ -62,18 +57,17 @@ impl<const N: usize> AvgPool<N> {
     /// Creates pooling with a stride equal to the window size.
     pub fn new(size: [usize; N]) -> AvgPool<N> {
         let options = AvgPoolOptions::default();
-        AvgPool { window: Window { stride: size, ..Window::new(size) }, padding: [0; N], options }
+        AvgPool { window: Window { stride: size, ..Window::new(size) }, options }
     }
 }
 
 impl<const N: usize> Layer for AvgPool<N> {
     #[track_caller]
     fn forward(&self, input: &Tensor, _: &mut ForwardContext<'_>) -> Tensor {
-        let window = Window { padding: self.padding, ..self.window };
         if self.options == AvgPoolOptions::default() {
-            return input.avg_pool(&window);
+            return input.avg_pool(&self.window);
         }
-        input.avg_pool_with_options(&window, &self.options)
+        input.avg_pool_with_options(&self.window, &self.options)
     }
 }
 

@@ -148,9 +148,9 @@ impl LayerSpec {
     }
 }
 
-/// Returns a number for each axis, `otherwise` where none is given.
-fn axes<const N: usize>(said: &[usize], otherwise: usize) -> [usize; N] {
-    std::array::from_fn(|i| *said.get(i).unwrap_or(&otherwise))
+/// Returns a number for each axis, `default` where none is given.
+fn axes<const N: usize>(values: &[usize], default: usize) -> [usize; N] {
+    std::array::from_fn(|i| *values.get(i).unwrap_or(&default))
 }
 
 fn adaptive_average(size: &[usize]) -> Box<dyn SequentialLayer> {
@@ -187,19 +187,16 @@ impl ConvTransposeSpec {
 impl PoolSpec {
     fn window<const N: usize>(&self) -> Window<N> {
         let size = axes(&self.kernel_size, 1);
-        Window { stride: std::array::from_fn(|i| *self.stride.get(i).unwrap_or(&size[i])), ..Window::new(size) }
+        let stride = std::array::from_fn(|i| *self.stride.get(i).unwrap_or(&size[i]));
+        Window { stride, padding: axes(&self.padding, 0), ..Window::new(size) }
     }
 
     fn largest<const N: usize>(&self) -> Box<dyn SequentialLayer> {
-        Box::new(MaxPool::<N> { window: self.window(), padding: axes(&self.padding, 0), ceil_mode: false })
+        Box::new(MaxPool::<N> { window: self.window(), ceil_mode: false })
     }
 
     fn mean<const N: usize>(&self) -> Box<dyn SequentialLayer> {
-        Box::new(AvgPool::<N> {
-            window: self.window(),
-            padding: axes(&self.padding, 0),
-            options: AvgPoolOptions::default(),
-        })
+        Box::new(AvgPool::<N> { window: self.window(), options: AvgPoolOptions::default() })
     }
 }
 

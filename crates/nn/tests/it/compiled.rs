@@ -1,11 +1,8 @@
 //! Compiled networks: folding gives the same outputs with fewer layers, lower precision is close, properties are checked, and a device that
 //! computes wrong results is detected.
 
-use crate::altered;
-
 use std::sync::Arc;
 
-use altered::Altered;
 use panoply_cpu::{CpuDriver, CpuOptions};
 use panoply_device::Driver;
 use panoply_nn::compiled::{CompileOptions, OptLevel, Precision, compile};
@@ -16,6 +13,8 @@ use panoply_nn::{
 };
 use panoply_runtime::{ActivityKind, DeviceOptions, Profiler};
 use panoply_tensor::{DType, Device, Rng, Tensor};
+
+use crate::support::faulty_device::FaultyDevice;
 
 /// Returns a small network with non-default running statistics.
 fn trained() -> Model {
@@ -250,7 +249,7 @@ fn a_device_that_computes_wrong_results_is_detected() {
     };
     build(&Device::new(raw.clone(), DeviceOptions::default())).unwrap();
     // A CPU whose compiler replaces the hyperbolic tangent by the sine.
-    let wrong = Altered { target: raw.target().clone(), cpu: raw, text: |kernel| kernel.replace("tanh(", "sin(") };
+    let wrong = FaultyDevice { target: raw.target().clone(), cpu: raw, text: |kernel| kernel.replace("tanh(", "sin(") };
     let error = build(&Device::new(Arc::new(wrong), DeviceOptions::default())).unwrap_err();
     assert!(
         error.message().starts_with("verification failed: cpu gives ") && error.message().contains("cpu:checked gives"),

@@ -1,12 +1,9 @@
 //! Location of the examples during training: on the device permanently if they fit, otherwise on the host, with the same steps. The devices
 //! are those of this process, so that their statistics include nothing else.
 
-use crate::altered;
-
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use altered::Altered;
 use panoply_cpu::{CpuDriver, CpuOptions};
 use panoply_device::Driver;
 use panoply_nn::data::{Dataset, digits, npy, reader};
@@ -15,6 +12,8 @@ use panoply_nn::trainer::Callback;
 use panoply_nn::{AdamW, EpochReport, LayerSpec, Model, Module, Network, TrainConfig, Trainer};
 use panoply_runtime::DeviceOptions;
 use panoply_tensor::{Device, Rng, Tensor};
+
+use crate::support::faulty_device::FaultyDevice;
 
 fn run() -> Trainer<Model, AdamWRule> {
     let mut rng = Rng::seed_from_u64(0);
@@ -88,7 +87,7 @@ fn training_is_identical_with_examples_larger_than_a_buffer() {
     // SAFETY: only `runtime` uses the devices, and it validates what it passes on.
     let cpu = unsafe { CpuDriver::new(CpuOptions::default()).probe() }.unwrap().swap_remove(0);
     let target = panoply_ir::Target { max_buffer_bytes: 60_000, ..cpu.target().clone() };
-    let narrow = Arc::new(Altered { cpu: cpu.clone(), target, text: |kernel| kernel });
+    let narrow = Arc::new(FaultyDevice { cpu: cpu.clone(), target, text: |kernel| kernel });
     let all = digits::load().unwrap();
     let part = |from: usize, count: usize| all.select(&(from..from + count).collect::<Vec<usize>>());
     let (train, held): (Dataset, Dataset) = (part(0, 300), part(300, 20));
@@ -125,7 +124,7 @@ fn arrays_larger_than_a_buffer_are_read() {
         npy::save(&Tensor::from_slice(&classes, [500]), &folder.join("y.npy")).unwrap();
     });
     let target = panoply_ir::Target { max_buffer_bytes: 1000, ..cpu.target().clone() };
-    let narrow = Altered { cpu, target, text: |kernel| kernel };
+    let narrow = FaultyDevice { cpu, target, text: |kernel| kernel };
     Device::new(Arc::new(narrow), DeviceOptions::default()).scope(|| {
         let read = reader::open(&folder, &reader::ReadOptions::default()).unwrap();
         assert_eq!((read.dataset.len(), read.dataset.features[250]), (500, 250.0 / 255.0));

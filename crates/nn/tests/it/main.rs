@@ -1,7 +1,6 @@
 //! Integration tests of networks and training: one program, a module for each capability under test.
 
 mod activation_checkpoint;
-mod altered;
 mod augment;
 mod buffer_donation;
 mod char_language_model;
@@ -23,5 +22,6 @@ mod out_of_memory;
 mod precision;
 mod pytorch;
 mod resume;
+mod support;
 mod table_columns;
 mod variable_length_sequences;

@@ -21,13 +21,13 @@ pub enum Value {
 
 impl Value {
     /// Returns the value as it appears in a message.
-    pub fn in_words(&self) -> String {
+    pub fn summary(&self) -> String {
         match self {
             Value::Tensor(_) => "a tensor".to_string(),
             Value::Number(number) => number.to_string(),
             Value::Text(text) => format!("\"{text}\""),
             Value::Truth(truth) => truth.to_string(),
-            Value::List(values) => format!("[{}]", values.iter().map(Value::in_words).collect::<Vec<_>>().join(", ")),
+            Value::List(values) => format!("[{}]", values.iter().map(Value::summary).collect::<Vec<_>>().join(", ")),
             Value::All => "`..`".to_string(),
             Value::Nothing => "none".to_string(),
         }
@@ -350,7 +350,7 @@ impl CallArgs {
     pub fn take<T: Argument>(&self, name: &str, default: Option<T>) -> Result<T, String> {
         match (self.values.get(name), default) {
             (Some(value), _) => T::of(value, self.beside.as_ref())
-                .ok_or_else(|| format!("{name} must be {}, not {}", T::WHAT, value.in_words())),
+                .ok_or_else(|| format!("{name} must be {}, not {}", T::WHAT, value.summary())),
             (None, Some(default)) => Ok(default),
             (None, None) => Err(format!("{name} is missing")),
         }

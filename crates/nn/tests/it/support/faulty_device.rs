@@ -1,4 +1,4 @@
-//! A CPU device with altered properties.
+//! A CPU device with other properties, whose kernels can be wrong.
 
 use std::sync::Arc;
 
@@ -10,16 +10,16 @@ use panoply_ir::target::Target;
 use panoply_ir::{text, verify::verify_proven};
 use panoply_tensor::Result;
 
-/// A device that reports `target` and alters kernels before they are compiled.
+/// A device that reports `target` and changes kernels before they are compiled.
 #[derive(Debug)]
-pub struct Altered {
+pub struct FaultyDevice {
     pub cpu: Arc<dyn RawDevice>,
     pub target: Target,
     /// Transforms the text of a kernel before it is compiled.
     pub text: fn(String) -> String,
 }
 
-impl RawDevice for Altered {
+impl RawDevice for FaultyDevice {
     fn info(&self) -> &DeviceInfo {
         self.cpu.info()
     }
@@ -41,7 +41,7 @@ impl RawDevice for Altered {
     fn compile(&self, program: &Program) -> Result<ProgramId> {
         let Program::Ir(kernel) = program else { return self.cpu.compile(program) };
         let other = (self.text)(text::print(kernel));
-        // SAFETY: the optimizer proved the guards, and only scalar operations are altered, not accesses.
+        // SAFETY: the optimizer proved the guards, and only scalar operations are changed, not accesses.
         let kernel = unsafe { verify_proven(text::parse(&other)?) }?;
         self.cpu.compile(&Program::Ir(Arc::new(kernel)))
     }

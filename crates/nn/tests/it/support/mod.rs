@@ -1,0 +1,3 @@
+//! Devices that tests share.
+
+pub mod faulty_device;
