@@ -320,7 +320,9 @@ impl<'m> Generation<'m> {
     fn advance(&mut self) -> Result<String> {
         let session = self.session.get();
         let position = session.tokens.len();
-        let logits = self.model.logits(&mut session.cache, &self.next, position)?;
+        let logits = self.model.logits(&mut session.cache, &self.next, position);
+        // What the cache holds after a failed step is not known.
+        let logits = logits.inspect_err(|_| session.tokens.clear())?;
         session.tokens.append(&mut self.next);
         let text = self.sequence.advance(self.model.tokenizer(), &logits)?;
         self.next.extend(self.sequence.tokens().last());

@@ -4,6 +4,8 @@
 
 Makes a LLaMA of 1.1 billion random weights in F16, quantizes it with `panoply quantize`, and lets both programs take turns on each file, each turn
 in processes of their own. A ratio is that of one turn; the table has the median of the ratios with a 95 % interval from order statistics.
+
+The logits after the prompt are compared with ours in exact mode: decoded weights in f32, f32 activations, no fast product.
 """
 
 import argparse
@@ -63,9 +65,10 @@ def make_model(path):
     writer.close()
 
 
-def llama(path, threads):
-    """Prints the seconds of prefill and of decode as JSON; runs in a process of its own."""
+def llama(path, threads, logits_path):
+    """Prints the seconds of prefill and of decode as JSON and saves the logits after the prompt; runs in a process of its own."""
     import ctypes
+    import numpy as np
     import time
     import llama_cpp as l
     l.llama_log_set(l.llama_log_callback(lambda *_: None), ctypes.c_void_p(0))
@@ -82,13 +85,30 @@ def llama(path, threads):
         assert l.llama_decode(context, l.llama_batch_get_one(tokens, PREFILL)) == 0
         logits = l.llama_get_logits_ith(context, -1)
         prefill = time.perf_counter() - start
+        saved = np.ctypeslib.as_array(logits, shape=(VOCAB,)).copy()
+        start = time.perf_counter() - prefill
         one = (l.llama_token * 1)()
         for _ in range(DECODE):
             one[0] = 17
             assert l.llama_decode(context, l.llama_batch_get_one(one, 1)) == 0
             logits = l.llama_get_logits_ith(context, -1)
         times = [prefill, time.perf_counter() - start - prefill]
+    np.save(logits_path, saved)
     print(json.dumps(times))
+
+
+def logit_errors(args, path):
+    """The largest differences of our logits and of llama.cpp's from the exact ones, relative to the largest logit."""
+    import numpy as np
+    logits = {}
+    for name, mode in [("ours", "standard"), ("exact", "exact")]:
+        file = args.models / f"{name}.npy"
+        subprocess.run([args.panoply, "bench", "llm", path, "--repeats", "1", "--decode", "1", "--device", "cpu", "--json",
+                        "--save-logits", file], check=True, capture_output=True, env={**os.environ, "PANOPLY_MATH_MODE": mode})
+        logits[name] = np.load(file)
+    theirs = np.load(args.models / "llama.npy")
+    scale = np.abs(logits["exact"]).max()
+    return [float(np.abs(other - logits["exact"]).max() / scale) for other in (logits["ours"], theirs)]
 
 
 def interval(ratios):
@@ -116,7 +136,7 @@ def main():
     for kind in TYPES[1:]:
         if not files[kind].exists():
             subprocess.run([args.panoply, "quantize", files["f16"], files[kind], "--type", kind], check=True)
-    rows = {}
+    rows, errors = {}, {}
     for kind, path in files.items():
         ratios, best = ([], []), ([], [])
         for turn in range(args.turns):
@@ -124,7 +144,7 @@ def main():
                 [args.panoply, "bench", "llm", path, "--json", "--repeats", "1", "--device", "cpu",
                  "--threads", str(args.threads)], check=True, capture_output=True, text=True)
             ours = json.loads(ours.stdout)
-            theirs = subprocess.run([sys.executable, __file__, "--llama", str(path), str(args.threads)],
+            theirs = subprocess.run([sys.executable, __file__, "--llama", str(path), str(args.threads), args.models / "llama.npy"],
                                     check=True, capture_output=True, text=True)
             prefill, decode = json.loads(theirs.stdout.splitlines()[-1])
             pairs = [(ours["prefill_tokens_per_second"], PREFILL / prefill),
@@ -134,10 +154,12 @@ def main():
                 best[n].append((own, other))
             print(f"{kind}, turn {turn + 1}: prefill {ratios[0][-1]:.2f}, decode {ratios[1][-1]:.2f}", flush=True)
         rows[kind] = [(*interval(ratios[n]), *[sorted(rates)[len(rates) // 2] for rates in zip(*best[n])]) for n in (0, 1)]
-    write(args, rows)
+        errors[kind] = logit_errors(args, path)
+        print(f"{kind}: logits differ from the exact ones by {errors[kind][0]:.2g}, llama.cpp's by {errors[kind][1]:.2g}", flush=True)
+    write(args, rows, errors)
 
 
-def write(args, rows):
+def write(args, rows, errors):
     import llama_cpp
     machine = next((line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")), platform.processor())
     lines = [
@@ -156,11 +178,14 @@ def write(args, rows):
                 losing.append(f"{name} of {kind.upper()}")
         lines.append("| " + " | ".join(cells) + " |")
     lines += ["", "Slower than llama.cpp: " + (", ".join(losing) if losing else "none") + "."]
+    lines += ["", "Largest difference of a logit after the prompt from that of decoded f32 weights and f32 activations, relative to the largest:", "",
+              "| weights | ours | llama.cpp |", "|---|---|---|"]
+    lines += [f"| {kind.upper()} | {own:.2g} | {other:.2g} |" for kind, (own, other) in errors.items()]
     args.table.write_text("\n".join(lines) + "\n")
 
 
 if __name__ == "__main__":
     if sys.argv[1] == "--llama":
-        llama(sys.argv[2], int(sys.argv[3]))
+        llama(sys.argv[2], int(sys.argv[3]), sys.argv[4])
     else:
         main()

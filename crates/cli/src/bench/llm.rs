@@ -6,7 +6,8 @@ use std::time::Instant;
 
 use clap::Args;
 use panoply::llm::{Model, ModelOptions};
-use panoply::{Error, Result};
+use panoply::nn::data::npy;
+use panoply::{Error, Result, Tensor};
 use serde_json::json;
 
 use super::{Limits, rss};
@@ -27,6 +28,9 @@ pub struct BenchLlmCommand {
     /// Runs, of which the median is reported, after one that is not measured
     #[arg(long, default_value_t = 3, value_name = "N")]
     repeats: usize,
+    /// Write the logits after the prompt, a vector of f32, to a NumPy file
+    #[arg(long, value_name = "FILE.npy")]
+    save_logits: Option<PathBuf>,
     #[command(flatten)]
     threads: ThreadArgs,
     #[command(flatten)]
@@ -51,11 +55,14 @@ pub fn run(arguments: &BenchLlmCommand) -> Result<ExitCode> {
         let gbps = Limits::new(device, BANDWIDTH_SECONDS).gbps()?;
         device.trim_memory();
         let (measured, peak_rss) = rss::growth(|| measure(arguments, context))?;
-        let Measured { load_seconds, weights_per_token, times } = measured;
+        let Measured { load_seconds, weights_per_token, times, logits } = measured;
+        if let Some(path) = &arguments.save_logits {
+            npy::save(&Tensor::from_slice(&logits, [logits.len()]), path)?;
+        }
         let median = |of: fn(&[f64; 2]) -> f64| {
             let mut seconds: Vec<f64> = times.iter().map(of).collect();
             seconds.sort_by(f64::total_cmp);
-            seconds[seconds.len() / 2]
+            (seconds[(seconds.len() - 1) / 2] + seconds[seconds.len() / 2]) / 2.0
         };
         let rates = [prefill as f64 / median(|times| times[0]), decode as f64 / median(|times| times[1])];
         let share = rates[1] * weights_per_token as f64 / (gbps * 1e9);
@@ -85,6 +92,8 @@ struct Measured {
     weights_per_token: u64,
     /// Seconds of prefill and decode of each run.
     times: Vec<[f64; 2]>,
+    /// After the prompt.
+    logits: Vec<f32>,
 }
 
 fn measure(arguments: &BenchLlmCommand, context: usize) -> Result<Measured> {
@@ -96,11 +105,12 @@ fn measure(arguments: &BenchLlmCommand, context: usize) -> Result<Measured> {
     let load_seconds = started.elapsed().as_secs_f64();
     let vocab = model.config().vocab;
     let tokens: Vec<u32> = (0..arguments.prefill).map(|n| (n * 7919 % vocab) as u32).collect();
-    let mut times = Vec::new();
+    let (mut times, mut after_prompt) = (Vec::new(), Vec::new());
     for _ in 0..=arguments.repeats {
         let mut cache = model.new_cache();
         let started = Instant::now();
         let mut logits = model.logits(&mut cache, &tokens, 0)?;
+        after_prompt.clone_from(&logits);
         let prefill = started.elapsed().as_secs_f64();
         for n in 0..arguments.decode {
             let best = (0..logits.len()).max_by(|a, b| logits[*a].total_cmp(&logits[*b])).unwrap_or(0);
@@ -109,5 +119,5 @@ fn measure(arguments: &BenchLlmCommand, context: usize) -> Result<Measured> {
         times.push([prefill, started.elapsed().as_secs_f64() - prefill]);
     }
     times.remove(0);
-    Ok(Measured { load_seconds, weights_per_token: model.weights_per_token(), times })
+    Ok(Measured { load_seconds, weights_per_token: model.weights_per_token(), times, logits: after_prompt })
 }
