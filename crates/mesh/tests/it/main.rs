@@ -2,6 +2,7 @@
 
 mod arrays;
 mod nested_tasks;
+mod processes;
 mod task_graph;
 mod tasks;
 
