@@ -101,10 +101,10 @@ impl DArray {
                 })?;
             }
             let mut panel = vec![None; count];
-            for row in step + 1..count {
+            for (row, panel) in panel.iter_mut().enumerate().skip(step + 1) {
                 let needs = (step + 1..=row).map(|column| [row, column]).chain((row..count).map(|other| [other, row]));
                 let needed: BTreeSet<usize> = needs.map(|at| l.place_of(&at).rank).collect();
-                panel[row] = l.share(&[row, step], |rank| needed.contains(&rank), "cholesky")?;
+                *panel = l.share(&[row, step], |rank| needed.contains(&rank), "cholesky")?;
             }
             for column in step + 1..count {
                 for row in column..count {

@@ -37,7 +37,7 @@ fn uniform_from(seed: u64, counter: u64, shape: &[usize], region: &[Span]) -> Te
         let along: Vec<u32> = (0..span.len).map(|index| (span.at(index) * stride) as u32).collect();
         let mut around = vec![1; region.len()];
         around[axis] = span.len;
-        positions = positions + Tensor::from_slice(&along, around);
+        positions += Tensor::from_slice(&along, around);
     }
     let positions = positions.broadcast_to(lengths.clone());
     let number = |word: u64| Tensor::scalar(word as u32);
