@@ -16,7 +16,7 @@ const DATA: usize = 3;
 const TASKS: usize = 30;
 /// Number of programs on parts of the CPU; with `PANOPLY_TEST_FULL=1` [`MANY`].
 const PROGRAMS: u64 = 60;
-const MANY: u64 = 3000;
+const MANY: u64 = 300;
 /// Number of programs that also use GPUs, on which kernels are compiled for every shape.
 const PROGRAMS_ON_GPUS: u64 = 2;
 
