@@ -2,9 +2,9 @@
 
 use panoply_tensor::{Result, Tensor};
 
-use crate::data::View;
+use crate::data::{Data, Future, View};
 
-/// A region that a task reads: [`Data`](crate::Data) or a [`View`]. The closure receives a `&Tensor`.
+/// A region that a task reads: `Data` or a [`View`]. The closure receives a `&Tensor`.
 #[derive(Clone, Debug)]
 pub struct In<V>(pub V);
 
@@ -80,7 +80,7 @@ argument!(In,);
 argument!(InOut, mut);
 argument!(Out, mut);
 
-/// The arguments of a task: one, or a tuple of up to four.
+/// The arguments of a task: none (`()`), one, a tuple of up to eight, or a vector.
 pub trait Arguments {
     /// Type that the closure receives.
     type Values<'a>;
@@ -123,24 +123,83 @@ macro_rules! arguments {
     };
 }
 
-arguments!(A B);
-arguments!(A B C);
-arguments!(A B C D);
+/// Any number of arguments of one type.
+impl<A: Argument> Arguments for Vec<A> {
+    type Values<'a> = Vec<A::Value<'a>>;
 
-/// Return type of a task's closure: `()` or a result.
-pub trait Outcome {
-    /// Converts to a result.
-    fn outcome(self) -> Result<()>;
-}
+    fn accesses(self) -> Vec<Access> {
+        self.into_iter().map(Argument::access).collect()
+    }
 
-impl Outcome for () {
-    fn outcome(self) -> Result<()> {
-        Ok(())
+    fn values(tensors: &mut [Tensor]) -> Self::Values<'_> {
+        tensors.iter_mut().map(A::value).collect()
     }
 }
 
-impl Outcome for Result<()> {
-    fn outcome(self) -> Result<()> {
-        self
+impl Arguments for () {
+    type Values<'a> = ();
+
+    fn accesses(self) -> Vec<Access> {
+        Vec::new()
+    }
+
+    fn values(_: &mut [Tensor]) -> Self::Values<'_> {}
+}
+
+arguments!(A B);
+arguments!(A B C);
+arguments!(A B C D);
+arguments!(A B C D E);
+arguments!(A B C D E F);
+arguments!(A B C D E F G);
+arguments!(A B C D E F G H);
+
+/// Return type of a task's closure: `()`, a tensor, or a `Result` of one of them.
+pub trait Outcome {
+    /// Return type of [`Mesh::spawn`](crate::Mesh::spawn): `()`, or a [`Future`] for a tensor.
+    type Handle;
+
+    /// Returns the data that receives the result, if there is one, and the handle.
+    fn handle(owner: Option<u64>) -> (Option<Data>, Self::Handle);
+
+    /// Returns the result.
+    fn outcome(self) -> Result<Option<Tensor>>;
+}
+
+impl Outcome for () {
+    type Handle = ();
+
+    fn handle(_: Option<u64>) -> (Option<Data>, ()) {
+        (None, ())
+    }
+
+    fn outcome(self) -> Result<Option<Tensor>> {
+        Ok(None)
+    }
+}
+
+impl Outcome for Tensor {
+    type Handle = Future;
+
+    fn handle(owner: Option<u64>) -> (Option<Data>, Future) {
+        let data = Data::unknown(owner);
+        (Some(data.clone()), Future(data))
+    }
+
+    fn outcome(self) -> Result<Option<Tensor>> {
+        self.check()?;
+        Ok(Some(self))
+    }
+}
+
+impl<O: Outcome> Outcome for Result<O> {
+    type Handle = O::Handle;
+
+    fn handle(owner: Option<u64>) -> (Option<Data>, O::Handle) {
+        O::handle(owner)
+    }
+
+    fn outcome(self) -> Result<Option<Tensor>> {
+        self?.outcome()
     }
 }

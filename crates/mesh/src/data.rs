@@ -27,12 +27,18 @@ pub struct View {
     pub(crate) region: Vec<Span>,
 }
 
+/// The result of a task, as an argument of later tasks: [`In`](crate::In)`(&future)`. Clones refer to the same result.
+#[derive(Clone, Debug)]
+pub struct Future(pub(crate) Data);
+
 /// The state of [`Data`].
 #[derive(Debug)]
 pub(crate) struct Datum {
-    shape: Vec<usize>,
-    pub dtype: DType,
-    /// Pieces in the order of writes; the first one covers everything.
+    /// Shape and element type; `None` for the result of a task, which has no axes for regions.
+    form: Option<(Vec<usize>, DType)>,
+    /// The task that created it.
+    owner: Option<u64>,
+    /// Pieces in the order of writes; the first one covers everything. A result has none until its task is finished.
     pieces: Mutex<Vec<Piece>>,
 }
 
@@ -46,22 +52,33 @@ struct Piece {
 
 impl Data {
     /// Creates data with the values of a tensor.
-    pub(crate) fn new(values: &Tensor) -> Result<Data> {
-        let values = values.detach();
-        eval(&[&values])?;
+    pub(crate) fn new(values: &Tensor, owner: Option<u64>) -> Result<Data> {
+        let values = on_its_device(&values.detach())?;
         let shape = values.shape()?.dims().to_vec();
         let first = Piece { region: whole(&shape), copies: vec![values.clone()] };
-        Ok(Data(Arc::new(Datum { shape, dtype: values.dtype(), pieces: Mutex::new(vec![first]) })))
+        let form = Some((shape, values.dtype()));
+        Ok(Data(Arc::new(Datum { form, owner, pieces: Mutex::new(vec![first]) })))
+    }
+
+    /// Creates data without values for the result of a task.
+    pub(crate) fn unknown(owner: Option<u64>) -> Data {
+        Data(Arc::new(Datum { form: None, owner, pieces: Mutex::default() }))
+    }
+
+    /// Creates the data of a result that is known already.
+    pub(crate) fn of_result(value: &Tensor, owner: Option<u64>) -> Result<Data> {
+        let first = Piece { region: Vec::new(), copies: vec![on_its_device(value)?] };
+        Ok(Data(Arc::new(Datum { form: None, owner, pieces: Mutex::new(vec![first]) })))
     }
 
     /// Returns the lengths of the axes.
     pub fn shape(&self) -> &[usize] {
-        &self.0.shape
+        self.0.form.as_ref().map_or(&[], |(shape, _)| shape)
     }
 
     /// Returns the element type.
     pub fn dtype(&self) -> DType {
-        self.0.dtype
+        self.0.form.as_ref().map_or(DType::F32, |(_, dtype)| *dtype)
     }
 
     /// Returns a region: one range per leading axis, as for [`Tensor::slice`]; the other axes are complete. Steps are those of
@@ -70,18 +87,33 @@ impl Data {
     /// # Errors
     /// A range does not fit its axis, or is a single index, which would remove the axis.
     pub fn view(&self, ranges: impl IntoTensorIndices) -> Result<View> {
-        let (ranges, shape) = (ranges.into_indices(), self.shape());
-        if ranges.len() > shape.len() {
-            return Err(Error::mistake(format!("view: {} ranges for data of shape {shape:?}", ranges.len())));
-        }
-        let mut region = whole(shape);
-        for (axis, (range, span)) in ranges.iter().zip(&mut region).enumerate() {
-            *span = resolve(range, shape[axis]).ok_or_else(|| {
-                let message = format!("view: {range:?} does not fit axis {axis} of data of shape {shape:?}");
-                Error::mistake(message).note("each axis needs a range, not a single index")
-            })?;
-        }
-        Ok(View { data: self.clone(), region })
+        Ok(View { data: self.clone(), region: region(self.shape(), ranges)? })
+    }
+}
+
+/// Returns the region of ranges, one per leading axis, of an array of this shape.
+pub(crate) fn region(shape: &[usize], ranges: impl IntoTensorIndices) -> Result<Vec<Span>> {
+    let ranges = ranges.into_indices();
+    if ranges.len() > shape.len() {
+        return Err(Error::mistake(format!("view: {} ranges for data of shape {shape:?}", ranges.len())));
+    }
+    let mut region = whole(shape);
+    for (axis, (range, span)) in ranges.iter().zip(&mut region).enumerate() {
+        *span = resolve(range, shape[axis]).ok_or_else(|| {
+            let message = format!("view: {range:?} does not fit axis {axis} of data of shape {shape:?}");
+            Error::mistake(message).note("each axis needs a range, not a single index")
+        })?;
+    }
+    Ok(region)
+}
+
+/// Returns the computed values of a tensor, which name the device of their memory: an expression without inputs fits every device,
+/// its values do not.
+pub(crate) fn on_its_device(values: &Tensor) -> Result<Tensor> {
+    eval(&[values])?;
+    match values.device() {
+        Some(_) => Ok(values.clone()),
+        None => Ok(Tensor::from_storage(values.storage()?, values.shape()?.clone(), values.dtype())),
     }
 }
 
@@ -106,6 +138,24 @@ impl From<&Data> for View {
     }
 }
 
+impl From<Data> for View {
+    fn from(data: Data) -> View {
+        View::from(&data)
+    }
+}
+
+impl From<Future> for View {
+    fn from(future: Future) -> View {
+        View::from(&future.0)
+    }
+}
+
+impl From<&Future> for View {
+    fn from(future: &Future) -> View {
+        View::from(&future.0)
+    }
+}
+
 impl From<&View> for View {
     fn from(view: &View) -> View {
         view.clone()
@@ -116,6 +166,21 @@ impl View {
     /// Returns the lengths of the axes.
     pub fn shape(&self) -> Vec<usize> {
         self.region.iter().map(|span| span.len).collect()
+    }
+
+    /// Returns shape and element type; `None` for the result of a task.
+    pub(crate) fn form(&self) -> Option<(Vec<usize>, DType)> {
+        self.data.0.form.as_ref().map(|(_, dtype)| (self.shape(), *dtype))
+    }
+
+    /// Returns the address of the data, which identifies them.
+    pub(crate) fn datum(&self) -> usize {
+        Arc::as_ptr(&self.data.0) as usize
+    }
+
+    /// Returns the task that created the data.
+    pub(crate) fn owner(&self) -> Option<u64> {
+        self.data.0.owner
     }
 
     /// Returns true if both are regions of the same data with a common element.
@@ -130,7 +195,8 @@ impl View {
         }
         let pieces = self.data.0.lock().clone();
         let covering = pieces.iter().rposition(|piece| span::contains(&piece.region, &self.region));
-        let covering = covering.expect("the first piece covers everything");
+        // A result that the task of a dropped mesh left out has no piece.
+        let covering = covering.ok_or_else(|| Error::mistake("the task of this result never ran"))?;
         let mut values = pieces[covering].read(&self.region, device, moves)?;
         let newer =
             pieces[covering + 1..].iter().filter_map(|piece| Some((piece, common(&piece.region, &self.region)?)));
@@ -197,13 +263,14 @@ impl Piece {
         }
         let moved = part.to(device);
         moved.check()?;
-        moves.count((part.shape()?.numel() * part.dtype().bytes()) as u64);
+        let from = copy.device().unwrap_or(device);
+        moves.count((part.shape()?.numel() * part.dtype().bytes()) as u64, from, device);
         Ok(moved)
     }
 }
 
 /// Returns the index range of `part` within a span that contains it.
-fn within(own: Span, part: Span) -> TensorIndex {
+pub(crate) fn within(own: Span, part: Span) -> TensorIndex {
     let index = |position| own.index_of(position).expect("the span contains the part") as isize;
     let (start, last) = (index(part.start), index(part.at(part.len - 1)));
     let step = if part.len > 1 { part.step / own.step } else { 1 };

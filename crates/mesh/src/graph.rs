@@ -1,46 +1,66 @@
 //! Dependencies between tasks, without threads and devices.
 //!
-//! A task depends on every earlier one that accesses an overlapping region, if either of them writes it. Finished tasks are
-//! removed. Failed and dropped ones are kept, so that all tasks that depend on them are dropped too, even those added later.
+//! A task depends on every earlier one that accesses an overlapping region, if either of them writes it. A failed task is lost,
+//! and so are all tasks that depend on a lost one, even those added later. A lost task counts as settled when all tasks that it
+//! depends on are; so the failure that is reported does not depend on the order in which tasks ran.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
 
 use panoply_tensor::{Error, Result, Tensor};
 
 use crate::arguments::Access;
+use crate::span;
 
 /// Closure of a task, over one tensor per region.
 pub type Work = Box<dyn FnOnce(&mut [Tensor]) -> Result<()> + Send>;
+
+/// A task for [`Graph::add`].
+pub struct NewTask {
+    /// Name for messages.
+    pub name: String,
+    /// Regions that the task accesses.
+    pub accesses: Vec<Access>,
+    /// Numbers of the devices that can run it.
+    pub devices: Vec<usize>,
+    /// The task whose closure spawned it.
+    pub parent: Option<u64>,
+    /// Closure of the task.
+    pub work: Work,
+}
 
 /// A task that is ready to run.
 pub struct Job {
     /// Number of the task in program order.
     pub id: u64,
     /// Regions of the task.
-    pub accesses: Vec<Access>,
+    pub accesses: Arc<[Access]>,
+    /// Numbers of the devices that can run it, which tasks spawned by it inherit.
+    pub devices: Vec<usize>,
     /// Closure of the task.
     pub work: Work,
 }
 
 struct Task {
     name: String,
-    accesses: Vec<Access>,
+    accesses: Arc<[Access]>,
     /// Numbers of the devices that can run it.
     devices: Vec<usize>,
     /// Closure; taken when the task starts.
     work: Option<Work>,
-    /// Number of unfinished tasks that it depends on.
+    /// Number of unsettled tasks that it depends on.
     waits: usize,
     followers: Vec<u64>,
-    /// Index of the failure because of which it never finishes.
-    lost: Option<usize>,
+    parent: Option<u64>,
+    /// Number of the failure because of which it never runs.
+    lost: Option<u64>,
 }
 
-/// A task that failed.
+/// A task that failed, or a cancellation.
 struct Failure {
-    task: String,
-    device: String,
-    error: Error,
+    /// Name and device of the failed task, and its error; `None` for a cancellation.
+    cause: Option<(String, String, Error)>,
+    /// Number of tasks that never run because of it.
     dropped: usize,
 }
 
@@ -50,29 +70,51 @@ pub enum Progress {
     Done,
     /// Some are not finished.
     Pending,
-    /// One failed.
+    /// All are settled, and one failed.
     Failed(Error),
+}
+
+/// The rules by which a later access must follow an earlier one to the same region. Tests leave out one at a time.
+#[derive(Clone, Copy, Debug)]
+pub struct Rules {
+    /// Reads follow writes.
+    pub read_after_write: bool,
+    /// Writes follow reads.
+    pub write_after_read: bool,
+    /// Writes follow writes.
+    pub write_after_write: bool,
+}
+
+impl Default for Rules {
+    fn default() -> Rules {
+        Rules { read_after_write: true, write_after_read: true, write_after_write: true }
+    }
+}
+
+impl Rules {
+    /// Returns true if a later access to the same datum must follow an earlier one.
+    fn must_follow(&self, earlier: &Access, later: &Access) -> bool {
+        let ordered = (self.read_after_write && earlier.writes() && later.reads())
+            || (self.write_after_read && earlier.reads() && later.writes())
+            || (self.write_after_write && earlier.writes() && later.writes());
+        ordered && span::overlap(&earlier.view.region, &later.view.region)
+    }
 }
 
 /// The tasks of a mesh.
 #[derive(Default)]
 pub struct Graph {
     tasks: BTreeMap<u64, Task>,
+    /// For each datum, by its address, the accesses of unsettled and lost tasks, in program order. An access that a later write
+    /// covers is left out: whatever must follow it also follows the write.
+    accesses: HashMap<usize, Vec<(u64, Access)>>,
     ready: VecDeque<u64>,
-    failures: Vec<Failure>,
+    /// The failure of each settled task that is lost.
+    lost: BTreeMap<u64, u64>,
+    /// Failures by the number of the failed task.
+    failures: BTreeMap<u64, Failure>,
     next: u64,
-}
-
-/// Returns true if a later access depends on an earlier one.
-fn must_follow(earlier: &Access, later: &Access) -> bool {
-    let read_after_write = earlier.writes() && later.reads();
-    let write_after_read = earlier.reads() && later.writes();
-    let write_after_write = earlier.writes() && later.writes();
-    (read_after_write || write_after_read || write_after_write) && earlier.view.overlaps(&later.view)
-}
-
-fn any_must_follow(earlier: &[Access], later: &[Access]) -> bool {
-    later.iter().any(|later| earlier.iter().any(|earlier| must_follow(earlier, later)))
+    rules: Rules,
 }
 
 impl Graph {
@@ -82,102 +124,177 @@ impl Graph {
     }
 
     /// Appends a task. If it depends on a lost task it is lost too, and its closure is returned, to be dropped without locks.
-    pub fn add(&mut self, name: String, accesses: Vec<Access>, devices: Vec<usize>, work: Work) -> Option<Work> {
+    pub fn add(&mut self, NewTask { name, accesses, devices, parent, work }: NewTask) -> Vec<Work> {
         let id = self.next;
         self.next += 1;
         let (mut waits, mut lost) = (0, None);
-        for earlier in self.tasks.values_mut().filter(|earlier| any_must_follow(&earlier.accesses, &accesses)) {
-            match earlier.lost {
-                Some(failure) => lost = lost.or(Some(failure)),
-                None => {
-                    earlier.followers.push(id);
+        for earlier in self.dependencies(&accesses) {
+            match self.tasks.get_mut(&earlier) {
+                Some(task) => {
+                    task.followers.push(id);
                     waits += 1;
                 }
+                None => lost = smallest(lost, self.lost.get(&earlier).copied()),
             }
         }
-        let mut task = Task { name, accesses, devices, work: Some(work), waits, followers: Vec::new(), lost };
-        let mut dropped = None;
-        if let Some(failure) = lost {
-            self.failures[failure].dropped += 1;
-            dropped = task.work.take();
-        } else if waits == 0 {
-            self.ready.push_back(id);
+        for access in &accesses {
+            let known = self.accesses.entry(access.view.datum()).or_default();
+            if access.writes() {
+                known.retain(|(_, earlier)| !span::contains(&access.view.region, &earlier.view.region));
+            }
+            known.push((id, access.clone()));
         }
+        let accesses = accesses.into();
+        let task = Task { name, accesses, devices, work: Some(work), waits, followers: Vec::new(), parent, lost };
         self.tasks.insert(id, task);
+        let mut dropped = Vec::new();
+        match (waits, lost) {
+            (0, None) => self.ready.push_back(id),
+            (0, Some(failure)) => self.settle(id, Some(failure), &mut dropped),
+            (_, _) => {}
+        }
         dropped
     }
 
-    /// Takes the first ready task that this device can run.
-    pub fn take(&mut self, device: usize) -> Option<Job> {
-        let at = self.ready.iter().position(|id| self.tasks[id].devices.contains(&device))?;
+    /// Returns the numbers of the tasks that a task with these accesses must follow, in order and without duplicates.
+    pub fn dependencies(&self, accesses: &[Access]) -> Vec<u64> {
+        let mut found = Vec::new();
+        for later in accesses {
+            let known = self.accesses.get(&later.view.datum()).into_iter().flatten();
+            found.extend(known.filter(|(_, earlier)| self.rules.must_follow(earlier, later)).map(|(id, _)| *id));
+        }
+        found.sort_unstable();
+        found.dedup();
+        found
+    }
+
+    /// Takes the first ready task that this device can run, among all or only among those that a task spawned.
+    pub fn take(&mut self, device: usize, only_nested: bool) -> Option<Job> {
+        let fits = |id: &u64| {
+            let task = &self.tasks[id];
+            task.devices.contains(&device) && (!only_nested || task.parent.is_some())
+        };
+        let at = self.ready.iter().position(fits)?;
         let id = self.ready.remove(at)?;
         let task = self.tasks.get_mut(&id)?;
-        Some(Job { id, accesses: task.accesses.clone(), work: task.work.take()? })
+        Some(Job { id, accesses: task.accesses.clone(), devices: task.devices.clone(), work: task.work.take()? })
     }
 
     /// Records the result of a task. Returns the closures of dropped tasks, to be dropped without locks.
     pub fn finish(&mut self, id: u64, device: &str, result: Result<()>) -> Vec<Work> {
-        match result {
-            Ok(()) => {
-                let followers = self.tasks.remove(&id).map(|task| task.followers).unwrap_or_default();
-                for follower in followers {
-                    let Some(task) = self.tasks.get_mut(&follower) else { continue };
-                    task.waits -= 1;
-                    if task.waits == 0 && task.lost.is_none() {
-                        self.ready.push_back(follower);
-                    }
-                }
-                Vec::new()
-            }
-            Err(error) => {
-                let task = self.tasks[&id].name.clone();
-                self.failures.push(Failure { task, device: device.to_string(), error, dropped: 0 });
-                self.lose(id, self.failures.len() - 1)
-            }
-        }
-    }
-
-    /// Marks a task and all that depend on it as lost.
-    fn lose(&mut self, first: u64, failure: usize) -> Vec<Work> {
-        let (mut lost, mut dropped) = (vec![first], Vec::new());
-        while let Some(id) = lost.pop() {
-            let Some(task) = self.tasks.get_mut(&id).filter(|task| task.lost.is_none()) else { continue };
-            task.lost = Some(failure);
-            lost.append(&mut task.followers);
-            if id != first {
-                self.failures[failure].dropped += 1;
-                dropped.extend(task.work.take());
-            }
-        }
+        let failure = result.err().map(|error| {
+            let cause = Some((self.tasks[&id].name.clone(), device.to_string(), error));
+            self.failures.insert(id, Failure { cause, dropped: 0 });
+            id
+        });
+        let mut dropped = Vec::new();
+        self.settle(id, failure, &mut dropped);
         dropped
     }
 
-    /// Returns the state of the tasks before `before` that a later access depends on.
-    pub fn progress(&self, later: &Access, before: u64) -> Progress {
-        let mut progress = Progress::Done;
-        for earlier in self.tasks.range(..before).map(|(_, task)| task) {
-            if earlier.accesses.iter().any(|earlier| must_follow(earlier, later)) {
-                match earlier.lost {
-                    Some(failure) => return Progress::Failed(self.failures[failure].report()),
-                    None => progress = Progress::Pending,
+    /// Cancels all tasks that have not started. Returns their number and their closures, to be dropped without locks.
+    pub fn cancel(&mut self) -> (usize, Vec<Work>) {
+        let failure = self.next;
+        let canceled: Vec<u64> = self.tasks.iter().filter(|(_, task)| task.work.is_some()).map(|(id, _)| *id).collect();
+        let mut dropped = Vec::new();
+        if canceled.is_empty() {
+            return (0, dropped);
+        }
+        self.next += 1;
+        self.failures.insert(failure, Failure { cause: None, dropped: 0 });
+        self.ready.clear();
+        for id in &canceled {
+            // A task before it can have settled it.
+            let Some(task) = self.tasks.get_mut(id) else { continue };
+            task.lost = smallest(task.lost, Some(failure));
+            if task.waits == 0 {
+                let lost = task.lost;
+                self.settle(*id, lost, &mut dropped);
+            }
+        }
+        (canceled.len(), dropped)
+    }
+
+    /// Removes a task that is finished or lost, and all that only waited for it and are lost.
+    fn settle(&mut self, id: u64, failure: Option<u64>, dropped: &mut Vec<Work>) {
+        let mut settled = vec![(id, failure)];
+        while let Some((id, failure)) = settled.pop() {
+            let Some(task) = self.tasks.remove(&id) else { continue };
+            match failure {
+                None => self.forget(id, &task.accesses),
+                Some(failure) => {
+                    self.lost.insert(id, failure);
+                    // The failed task itself is not dropped.
+                    if let Some(failure) = self.failures.get_mut(&failure).filter(|_| failure != id) {
+                        failure.dropped += 1;
+                    }
+                }
+            }
+            dropped.extend(task.work);
+            for follower in task.followers {
+                let Some(task) = self.tasks.get_mut(&follower) else { continue };
+                task.waits -= 1;
+                task.lost = smallest(task.lost, failure);
+                match (task.waits, task.lost) {
+                    (0, None) => self.ready.push_back(follower),
+                    (0, lost) => settled.push((follower, lost)),
+                    (_, _) => {}
                 }
             }
         }
-        progress
+    }
+
+    /// Removes the accesses of a finished task.
+    fn forget(&mut self, id: u64, accesses: &[Access]) {
+        for access in accesses {
+            let datum = access.view.datum();
+            if let Some(known) = self.accesses.get_mut(&datum) {
+                known.retain(|(task, _)| *task != id);
+                if known.is_empty() {
+                    self.accesses.remove(&datum);
+                }
+            }
+        }
+    }
+
+    /// Returns the state of these tasks. A failure is reported when all tasks before `before` with this parent are settled, so that
+    /// the number of dropped tasks does not depend on their order.
+    pub fn progress(&self, tasks: &[u64], before: u64, parent: Option<u64>) -> Progress {
+        if tasks.iter().any(|id| self.tasks.contains_key(id)) {
+            return Progress::Pending;
+        }
+        match tasks.iter().filter_map(|id| self.lost.get(id)).min() {
+            None => Progress::Done,
+            Some(_) if self.tasks.range(..before).any(|(_, task)| task.parent == parent) => Progress::Pending,
+            failure => self.outcome(failure),
+        }
     }
 
     /// Returns the state of all tasks before `before`.
     pub fn all_progress(&self, before: u64) -> Progress {
-        if self.tasks.range(..before).any(|(_, task)| task.lost.is_none()) {
-            return Progress::Pending;
+        match self.tasks.range(..before).next() {
+            Some(_) => Progress::Pending,
+            None => self.outcome(self.failures.keys().next()),
         }
-        self.failures.first().map_or(Progress::Done, |failure| Progress::Failed(failure.report()))
     }
+
+    fn outcome(&self, failure: Option<&u64>) -> Progress {
+        let failure = failure.and_then(|failure| self.failures.get(failure));
+        failure.map_or(Progress::Done, |failure| Progress::Failed(failure.report()))
+    }
+}
+
+fn smallest(a: Option<u64>, b: Option<u64>) -> Option<u64> {
+    a.into_iter().chain(b).min()
 }
 
 impl Failure {
     fn report(&self) -> Error {
-        let Failure { task, device, error, dropped } = self;
+        let Failure { cause, dropped } = self;
+        let Some((task, device, error)) = cause else {
+            let (tasks, were) = if *dropped == 1 { ("task", "was") } else { ("tasks", "were") };
+            return Error::unavailable(format!("{dropped} {tasks} {were} canceled"));
+        };
         let tasks = match dropped {
             0 => "no task after it was dropped".to_string(),
             1 => "1 task after it was dropped".to_string(),
@@ -190,68 +307,4 @@ impl Failure {
 }
 
 #[cfg(test)]
-mod tests {
-    use panoply_tensor::Device;
-
-    use super::*;
-    use crate::arguments::Mode;
-    use crate::data::{Data, View};
-
-    fn nothing() -> Work {
-        Box::new(|_| Ok(()))
-    }
-
-    fn access(data: &Data, range: std::ops::Range<isize>, mode: Mode) -> Vec<Access> {
-        vec![Access { view: data.view((range,)).unwrap(), mode }]
-    }
-
-    fn data() -> Data {
-        let values = Device::get("cpu").unwrap().scope(|| Tensor::from_slice(&[0f32; 8], [8]));
-        Data::new(&values).unwrap()
-    }
-
-    /// One row per rule: without any of the rules, a row fails.
-    #[test]
-    fn tasks_depend_on_each_other_if_one_writes_a_shared_region() {
-        let (data, other) = (data(), data());
-        for (first, second, follows) in [
-            (Mode::In, Mode::In, false),
-            (Mode::Out, Mode::In, true),
-            (Mode::In, Mode::Out, true),
-            (Mode::Out, Mode::Out, true),
-            (Mode::InOut, Mode::InOut, true),
-        ] {
-            for (view, overlaps) in [(0..4, true), (3..8, true), (4..8, false)] {
-                let mut graph = Graph::default();
-                graph.add("first".to_string(), access(&data, 0..4, first), vec![0], nothing());
-                graph.add("second".to_string(), access(&data, view.clone(), second), vec![0], nothing());
-                graph.add("third".to_string(), access(&other, 0..8, Mode::InOut), vec![0], nothing());
-                assert_eq!(graph.take(0).map(|job| job.id), Some(0));
-                let waits = follows && overlaps;
-                assert_eq!(
-                    graph.take(0).map(|job| job.id),
-                    Some(if waits { 2 } else { 1 }),
-                    "{first:?} {second:?} {view:?}"
-                );
-                graph.finish(0, "cpu", Ok(()));
-                assert_eq!(graph.take(0).map(|job| job.id), Some(if waits { 1 } else { 2 }));
-            }
-        }
-    }
-
-    #[test]
-    fn dependents_of_a_failed_task_are_dropped() {
-        let data = data();
-        let mut graph = Graph::default();
-        graph.add("a".to_string(), access(&data, 0..4, Mode::Out), vec![0], nothing());
-        graph.add("b".to_string(), access(&data, 2..6, Mode::InOut), vec![0], nothing());
-        graph.add("c".to_string(), access(&data, 6..8, Mode::Out), vec![0], nothing());
-        graph.take(0).unwrap();
-        assert_eq!(graph.finish(0, "cpu", Err(Error::mistake("wrong"))).len(), 1);
-        assert!(graph.add("d".to_string(), access(&data, 5..6, Mode::In), vec![0], nothing()).is_some());
-        let whole = Access { view: View::from(&data), mode: Mode::In };
-        let Progress::Failed(error) = graph.progress(&whole, graph.next()) else { panic!("expected a failure") };
-        assert_eq!(error.message(), "task a on cpu: wrong; 2 tasks after it were dropped");
-        assert_eq!(graph.take(0).map(|job| job.id), Some(2), "an independent task runs");
-    }
-}
+mod tests;

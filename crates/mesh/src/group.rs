@@ -4,7 +4,13 @@ use std::sync::Arc;
 
 use panoply_device::Wire;
 use panoply_nn::ProcessGroup;
-use panoply_tensor::Result;
+use panoply_tensor::{Error, Result};
+
+/// Number of bytes in front of a value: 1 if an error is sent in place of it, the number of bytes, and the label.
+const HEADER: usize = 96;
+
+/// Largest number of bytes of an error that is sent.
+const MAX_ERROR_TEXT: usize = 1 << 16;
 
 /// All ranks that a launcher such as `mpirun` started.
 ///
@@ -19,6 +25,60 @@ impl RankGroup {
     /// The launcher's MPI library cannot be opened, or does not belong to the launcher.
     pub fn open() -> Result<Option<RankGroup>> {
         Ok(panoply_runtime::wire()?.map(RankGroup))
+    }
+
+    /// Creates a group over a connection.
+    pub fn new(wire: Arc<dyn Wire>) -> RankGroup {
+        RankGroup(wire)
+    }
+
+    pub(crate) fn size(&self) -> usize {
+        self.0.ranks()
+    }
+
+    /// Returns the numbers that all ranks pass, by rank.
+    pub(crate) fn gather_counts(&self, count: usize) -> Result<Vec<usize>> {
+        let mut counts = vec![0f32; self.0.ranks()];
+        counts[self.0.rank()] = count as f32;
+        self.0.all_reduce(&mut counts)?;
+        Ok(counts.into_iter().map(|count| count as usize).collect())
+    }
+
+    /// Sends bytes to another rank, or the error in place of them. Both ranks must use the same label.
+    pub(crate) fn send_value(&self, to: usize, label: &str, value: &Result<Vec<u8>>) -> Result<()> {
+        let (failed, bytes) = match value {
+            Ok(bytes) => (false, bytes.as_slice()),
+            Err(error) => (true, &error.message().as_bytes()[..error.message().len().min(MAX_ERROR_TEXT)]),
+        };
+        let mut header = [0; HEADER];
+        header[0] = u8::from(failed);
+        header[1..9].copy_from_slice(&(bytes.len() as u64).to_le_bytes());
+        let label = &label.as_bytes()[..label.len().min(HEADER - 9)];
+        header[9..9 + label.len()].copy_from_slice(label);
+        self.0.send(to, &header)?;
+        self.0.send(to, bytes)
+    }
+
+    /// Receives what another rank sends with [`RankGroup::send_value`].
+    ///
+    /// # Errors
+    /// The communication failed, or the other rank sent another value: the ranks run different programs.
+    pub(crate) fn receive_value(&self, from: usize, label: &str, expected: usize) -> Result<Result<Vec<u8>>> {
+        let mut header = [0; HEADER];
+        self.0.receive(from, &mut header)?;
+        let sent = String::from_utf8_lossy(&header[9..]).trim_end_matches('\0').to_string();
+        let length = u64::from_le_bytes(*header[1..].first_chunk().expect("the header holds a length")) as usize;
+        let failed = header[0] == 1;
+        let different = !sent.bytes().eq(label.bytes().take(HEADER - 9)) || (!failed && length != expected);
+        if different || length > expected.max(MAX_ERROR_TEXT) {
+            let own = self.0.rank();
+            let message =
+                format!("rank {own} expects {label} with {expected} bytes, rank {from} sends {sent} with {length}");
+            return Err(Error::mistake(message).note("all ranks must run the same program with the same values"));
+        }
+        let mut bytes = vec![0; length];
+        self.0.receive(from, &mut bytes)?;
+        Ok(if failed { Err(Error::mistake(String::from_utf8_lossy(&bytes).into_owned())) } else { Ok(bytes) })
     }
 
     /// Waits for all ranks and disconnects from them.

@@ -21,23 +21,31 @@
 //! # Ok::<(), panoply_tensor::Error>(())
 //! ```
 //!
-//! In reading order: [`span`] (a region along one axis), [`data`] (shared data), [`arguments`] (access by tasks), [`mesh`]
-//! (the handle), `graph` (dependencies between tasks), `engine` (threads that run tasks), [`group`] (the processes of a
+//! In reading order: [`span`] (a region along one axis), [`data`] (shared data), [`arguments`] (access by tasks),
+//! [`kernel_task`] (kernels as tasks), [`scope`] (device scopes), [`mesh`] (the handle), `graph` (dependencies between tasks), `engine` (threads that run tasks), [`mod@array`] (distributed arrays), [`group`] (the processes of a
 //! launcher).
 
 #![forbid(unsafe_code)]
 
 pub mod arguments;
+pub mod array;
 pub mod data;
 mod engine;
 mod graph;
 pub mod group;
+pub mod kernel_task;
 pub mod mesh;
 mod move_counter;
+pub mod place;
+pub mod scope;
 pub mod span;
 
 pub use arguments::{Arguments, In, InOut, Out};
-pub use data::{Data, View};
+pub use array::{DArray, Layout};
+pub use data::{Data, Future, View};
 pub use group::RankGroup;
+pub use kernel_task::{KernelArgument, KernelArguments};
 pub use mesh::{Mesh, Moves};
+pub use place::Place;
+pub use scope::Scope;
 pub use span::Span;

@@ -18,7 +18,7 @@ const TABLE: &[(&str, &[&str])] = &[
     ("tensor", &["ir", "macros", "compile", "runtime"]),
     ("nn", &["macros", "tensor"]),
     ("llm", &["ir", "tensor"]),
-    ("mesh", &["device", "runtime", "tensor", "nn"]),
+    ("mesh", &["ir", "device", "runtime", "tensor", "nn"]),
     ("verify", &["ir", "tensor"]),
     (
         "panoply",
