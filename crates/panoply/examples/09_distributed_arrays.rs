@@ -5,6 +5,7 @@ use panoply::mesh::{DArray, Layout, Mesh};
 use panoply::nn::ProcessGroup;
 use panoply::{DType, Result, Tensor};
 
+/// Runs the example.
 pub fn main() -> Result<()> {
     let mesh = Mesh::open()?;
     let size = 300;

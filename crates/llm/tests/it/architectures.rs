@@ -40,6 +40,9 @@ enum World {
     Folder,
 }
 
+/// Returns logits for the cache, ids, rows where sequences start, and the last token of the first one.
+type Step = Box<dyn Fn(&mut Cache, &[u32], &[i32], usize) -> Vec<f32>>;
+
 struct Case {
     name: &'static str,
     tokens: Vec<u32>,
@@ -96,8 +99,8 @@ impl Case {
         Ok(all)
     }
 
-    /// The configuration, and a function that runs a step: the cache, ids, rows where sequences start, and the last token of the first one.
-    fn step(&self) -> (Arc<Config>, impl Fn(&mut Cache, &[u32], &[i32], usize) -> Vec<f32> + use<>) {
+    /// The configuration, and a function that runs a step.
+    fn step(&self) -> (Arc<Config>, Step) {
         let file = Gguf::open(&path(&format!("models/{}.gguf", self.name))).unwrap();
         let (config, context) = (Config::from_gguf(&file).unwrap(), self.context());
         let weights = Weights::from_gguf(&file, &config, context, &mut |_, _| {}).unwrap();
@@ -110,7 +113,7 @@ impl Case {
             let [logits] = step.call_with_state(cache, [&ids, &starts, &Tensor::scalar(last as i32)]).unwrap();
             logits.to_vec::<f32>().unwrap()
         };
-        (config, run)
+        (config, Box::new(run))
     }
 
     /// The largest difference from the logits after `position`.

@@ -24,6 +24,8 @@ struct Step {
 }
 
 type Values = Vec<Vec<u64>>;
+/// Array and element of each value that a task writes.
+type Written = Vec<((usize, usize), u64)>;
 
 fn nothing() -> Work {
     Box::new(|_| Ok(()))
@@ -68,7 +70,7 @@ fn elements((array, spans, _): &(usize, [Span; 2], Mode)) -> Vec<(usize, usize)>
 }
 
 /// Returns what a task writes, a function of everything that it reads.
-fn compute(number: usize, step: &Step, values: &Values) -> Vec<((usize, usize), u64)> {
+fn compute(number: usize, step: &Step, values: &Values) -> Written {
     let mix = |a: u64, b: u64| (a ^ b.rotate_left(17)).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(23);
     let read = step.accesses.iter().filter(|access| access.2 != Mode::Out).flat_map(elements);
     let hash = read.fold(number as u64, |hash, (array, at)| mix(hash, values[array][at]));
@@ -104,7 +106,7 @@ fn in_order(program: &[Step]) -> (Values, Vec<Option<usize>>) {
 fn at_random(program: &[Step], data: &[Data], rules: Rules, rng: &mut Rng) -> (Values, Vec<Option<String>>) {
     let mut values: Values = vec![vec![0; SHAPE[0] * SHAPE[1]]; ARRAYS];
     let (mut graph, mut added) = (Graph { rules, ..Graph::default() }, 0);
-    let mut running: HashMap<u64, Vec<((usize, usize), u64)>> = HashMap::new();
+    let mut running: HashMap<u64, Written> = HashMap::new();
     loop {
         match below(rng, 3) {
             0 if added < program.len() => {

@@ -124,6 +124,15 @@ impl Imported {
             let names = unknown.into_iter().collect::<Vec<String>>().join(", ");
             return Err(unsupported(format!("operators that are not supported: {names}")));
         }
+        let without_rule = graph.nodes.iter().flat_map(|node| {
+            let supported = operators::find(&node.operator).map_or(&[][..], |(_, attributes)| attributes);
+            let others = node.attributes.iter().filter(|attribute| !supported.contains(&attribute.name.as_str()));
+            others.map(|attribute| format!("{} of {}", attribute.name, node.operator))
+        });
+        let names = without_rule.collect::<BTreeSet<String>>().into_iter().collect::<Vec<String>>();
+        if !names.is_empty() {
+            return Err(unsupported(format!("attributes that are not supported: {}", names.join(", "))));
+        }
         let mut constants = BTreeMap::new();
         for tensor in &graph.initializers {
             constants.insert(tensor.name.clone(), constant(tensor, &memory).map_err(corrupt)?);
@@ -188,7 +197,7 @@ fn is_onnx(domain: &str) -> bool {
 }
 
 fn rule(node: &message::Node<'_>) -> Option<Rule> {
-    is_onnx(&node.domain).then(|| operators::find(&node.operator)).flatten()
+    is_onnx(&node.domain).then(|| operators::find(&node.operator)).flatten().map(|(rule, _)| rule)
 }
 
 /// Returns the name of an operator, prefixed with its domain if that is not ONNX's own.

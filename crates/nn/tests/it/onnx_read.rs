@@ -145,6 +145,8 @@ fn cases() -> Vec<(Vec<u8>, Vec<usize>)> {
         with("Softmax", 11, &[2, 3], &[], &[]),
         with("LeakyRelu", 13, &[2, 3], &[], &[]),
         with("Elu", 13, &[2, 3], &[], &[("alpha", Float(0.5))]),
+        with("Selu", 13, &[2, 3], &[], &[("alpha", Float(0.5)), ("gamma", Float(3.0))]),
+        with("Dropout", 13, &[2, 3], &[(&[], 1, floats(&[0.5])), (&[], 9, vec![0])], &[]),
     ];
     for operator in [
         "Relu",
@@ -272,6 +274,23 @@ fn unsupported_features_are_named() {
         (model(("Add", 13), shape, none, &[]), "operand 1 is missing"),
         (model(("Reshape", 13), shape, &[(&[1], 7, ints(&[5]))], &[]), "[2, 3] cannot be reshaped to [5]"),
         (model(("MatMul", 13), shape, &[(&[2, 2], 1, floats(&[0.0; 4]))], &[]), "inner dimensions 3 and 2 differ"),
+        (
+            model(("Relu", 13), shape, none, &[("axis", Setting::Int(0))]),
+            "attributes that are not supported: axis of Relu",
+        ),
+        (
+            model(("Dropout", 13), shape, &[(&[], 1, floats(&[0.5])), (&[], 9, vec![1])], &[]),
+            "the training mode is not supported",
+        ),
+        (
+            model(
+                ("BatchNormalization", 15),
+                shape,
+                &[(); 4].map(|()| (&[3i64][..], 1, floats(&[1.0; 3]))),
+                &[("training_mode", Setting::Int(1))],
+            ),
+            "the training mode is not supported",
+        ),
         (b"\x08\x08".to_vec(), "it has no graph"),
         (b"\x3a\xff\xff\xff\xff\x0f".to_vec(), "a field of 4294967295 bytes does not fit the 0 left"),
     ] {

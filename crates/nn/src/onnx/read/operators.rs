@@ -78,68 +78,91 @@ impl<'a> Operands<'a> {
     }
 }
 
-/// Returns the rule of an operator.
-pub fn find(name: &str) -> Option<Rule> {
-    RULES.iter().find(|(known, _)| *known == name).map(|(_, rule)| *rule)
+/// Returns the rule of an operator, and the names of the attributes that it supports.
+pub fn find(name: &str) -> Option<(Rule, &'static [&'static str])> {
+    RULES.iter().find(|(known, ..)| *known == name).map(|(_, attributes, rule)| (*rule, *attributes))
 }
 
-const RULES: &[(&str, Rule)] = &[
-    ("Abs", |o| Ok(o.x(0)?.abs().into())),
-    ("Add", |o| Ok((o.x(0)? + o.x(1)?).into())),
-    ("BatchNormalization", |o| {
+/// Default attributes of `Selu`.
+const SELU_ALPHA: f64 = 1.673_263_192_176_818_8;
+const SELU_GAMMA: f64 = 1.050_701_022_148_132_3;
+
+/// Name, attributes and rule of each operator.
+const RULES: &[(&str, &[&str], Rule)] = &[
+    ("Abs", &[], |o| Ok(o.x(0)?.abs().into())),
+    ("Add", &[], |o| Ok((o.x(0)? + o.x(1)?).into())),
+    ("BatchNormalization", &["epsilon", "momentum", "training_mode"], |o| {
+        if o.int("training_mode", 0) != 0 {
+            return Err(Error::unsupported("the training mode is not supported; export the model in evaluation mode"));
+        }
         let (x, epsilon) = (o.x(0)?, o.float("epsilon", f64::from(1e-5f32)));
         let normal = x.batch_norm(o.x(3)?, o.x(4)?, epsilon);
         Ok((normal * o.x(1)?.unsqueeze_like_channels(x) + o.x(2)?.unsqueeze_like_channels(x)).into())
     }),
-    ("Cast", |o| Ok(o.x(0)?.cast(super::dtype(o.int("to", 0)).map_err(Error::unsupported)?).into())),
-    ("Clip", |o| Ok(clip(o)?.into())),
-    ("Concat", |o| Ok(Tensor::concat(o.all()?, o.axis(0)).into())),
-    ("Constant", constant),
-    ("Div", |o| Ok((o.x(0)? / o.x(1)?).into())),
-    ("Dropout", |o| o.value(0).cloned()),
-    ("Elu", |o| {
-        let (x, below) = (o.x(0)?, o.x(0)?.elu());
-        let alpha = o.float("alpha", 1.0);
-        Ok(if alpha == 1.0 { below } else { x.where_self(&x.gt(&x.zeros_like()), &(below * alpha)) }.into())
+    ("Cast", &["saturate", "to"], |o| {
+        Ok(o.x(0)?.cast(super::dtype(o.int("to", 0)).map_err(Error::unsupported)?).into())
     }),
-    ("Erf", |o| Ok(o.x(0)?.erf().into())),
-    ("Exp", |o| Ok(o.x(0)?.exp().into())),
-    ("Flatten", |o| Ok(flatten(o.x(0)?, o.int("axis", 1))?.into())),
-    ("Gemm", |o| Ok(gemm(o)?.into())),
-    ("Identity", |o| o.value(0).cloned()),
-    ("LeakyRelu", |o| Ok(o.x(0)?.leaky_relu(o.float("alpha", f64::from(0.01f32))).into())),
-    ("Log", |o| Ok(o.x(0)?.log().into())),
-    ("LogSoftmax", |o| Ok(o.x(0)?.log_softmax(o.softmax_axis()?).into())),
-    ("MatMul", |o| Ok(o.x(0)?.matmul(o.x(1)?).into())),
-    ("Max", |o| Ok(combined(o, |a, b| a.maximum(b))?.into())),
-    ("Min", |o| Ok(combined(o, |a, b| a.minimum(b))?.into())),
-    ("Mul", |o| Ok((o.x(0)? * o.x(1)?).into())),
-    ("Neg", |o| Ok((-o.x(0)?).into())),
-    ("Relu", |o| Ok(o.x(0)?.relu().into())),
-    ("Reshape", |o| Ok(reshape(o)?.into())),
-    ("Selu", |o| Ok(o.x(0)?.selu().into())),
-    ("Sigmoid", |o| Ok(o.x(0)?.sigmoid().into())),
-    ("Softmax", |o| Ok(o.x(0)?.softmax(o.softmax_axis()?).into())),
-    ("Softplus", |o| Ok(o.x(0)?.softplus().into())),
-    ("Softsign", |o| Ok(o.x(0)?.softsign().into())),
-    ("Sqrt", |o| Ok(o.x(0)?.sqrt().into())),
-    ("Squeeze", |o| {
+    ("Clip", &["max", "min"], |o| Ok(clip(o)?.into())),
+    ("Concat", &["axis"], |o| Ok(Tensor::concat(o.all()?, o.axis(0)).into())),
+    ("Constant", &["value", "value_float", "value_floats", "value_int", "value_ints"], constant),
+    ("Div", &[], |o| Ok((o.x(0)? / o.x(1)?).into())),
+    ("Dropout", &["ratio", "seed"], |o| {
+        if let Some(is_training) = o.optional(2)
+            && is_training.to_vec::<bool>()? != [false]
+        {
+            return Err(Error::unsupported("the training mode is not supported; export the model in evaluation mode"));
+        }
+        o.value(0).cloned()
+    }),
+    ("Elu", &["alpha"], |o| Ok(elu(o.x(0)?, o.float("alpha", 1.0)).into())),
+    ("Erf", &[], |o| Ok(o.x(0)?.erf().into())),
+    ("Exp", &[], |o| Ok(o.x(0)?.exp().into())),
+    ("Flatten", &["axis"], |o| Ok(flatten(o.x(0)?, o.int("axis", 1))?.into())),
+    ("Gemm", &["alpha", "beta", "transA", "transB"], |o| Ok(gemm(o)?.into())),
+    ("Identity", &[], |o| o.value(0).cloned()),
+    ("LeakyRelu", &["alpha"], |o| Ok(o.x(0)?.leaky_relu(o.float("alpha", f64::from(0.01f32))).into())),
+    ("Log", &[], |o| Ok(o.x(0)?.log().into())),
+    ("LogSoftmax", &["axis"], |o| Ok(o.x(0)?.log_softmax(o.softmax_axis()?).into())),
+    ("MatMul", &[], |o| Ok(o.x(0)?.matmul(o.x(1)?).into())),
+    ("Max", &[], |o| Ok(combined(o, |a, b| a.maximum(b))?.into())),
+    ("Min", &[], |o| Ok(combined(o, |a, b| a.minimum(b))?.into())),
+    ("Mul", &[], |o| Ok((o.x(0)? * o.x(1)?).into())),
+    ("Neg", &[], |o| Ok((-o.x(0)?).into())),
+    ("Relu", &[], |o| Ok(o.x(0)?.relu().into())),
+    ("Reshape", &["allowzero"], |o| Ok(reshape(o)?.into())),
+    ("Selu", &["alpha", "gamma"], |o| {
+        let (x, is_standard) = (o.x(0)?, o.attributes.is_empty());
+        let [alpha, gamma] = [o.float("alpha", SELU_ALPHA), o.float("gamma", SELU_GAMMA)];
+        Ok(if is_standard { x.selu() } else { elu(x, alpha) * gamma }.into())
+    }),
+    ("Sigmoid", &[], |o| Ok(o.x(0)?.sigmoid().into())),
+    ("Softmax", &["axis"], |o| Ok(o.x(0)?.softmax(o.softmax_axis()?).into())),
+    ("Softplus", &[], |o| Ok(o.x(0)?.softplus().into())),
+    ("Softsign", &[], |o| Ok(o.x(0)?.softsign().into())),
+    ("Sqrt", &[], |o| Ok(o.x(0)?.sqrt().into())),
+    ("Squeeze", &["axes"], |o| {
         let x = o.x(0)?;
         let dims = x.shape()?.dims().to_vec();
         let ones = || (0..dims.len() as i64).filter(|axis| dims[*axis as usize] == 1).collect();
         let axes = o.ints("axes", 1)?.map_or_else(ones, <[i64]>::to_vec);
         Ok(descending(&axes, dims.len())?.iter().fold(x.clone(), |x, axis| x.squeeze(*axis)).into())
     }),
-    ("Sub", |o| Ok((o.x(0)? - o.x(1)?).into())),
-    ("Tanh", |o| Ok(o.x(0)?.tanh().into())),
-    ("Transpose", |o| Ok(transpose(o)?.into())),
-    ("Unsqueeze", |o| {
+    ("Sub", &[], |o| Ok((o.x(0)? - o.x(1)?).into())),
+    ("Tanh", &[], |o| Ok(o.x(0)?.tanh().into())),
+    ("Transpose", &["perm"], |o| Ok(transpose(o)?.into())),
+    ("Unsqueeze", &["axes"], |o| {
         let x = o.x(0)?;
         let axes = o.ints("axes", 1)?.unwrap_or_default();
         let axes = descending(axes, x.shape()?.ndim() + axes.len())?;
         Ok(axes.iter().rev().fold(x.clone(), |x, axis| x.unsqueeze(*axis)).into())
     }),
 ];
+
+/// Returns x where it is positive, and alpha · (exp(x) − 1) elsewhere.
+fn elu(x: &Tensor, alpha: f64) -> Tensor {
+    let below = x.elu();
+    if alpha == 1.0 { below } else { x.where_self(&x.gt(&x.zeros_like()), &(below * alpha)) }
+}
 
 /// Returns non-negative axes in descending order.
 fn descending(axes: &[i64], rank: usize) -> Result<Vec<isize>> {
