@@ -71,7 +71,9 @@ def llama(path, threads, logits_path):
     import numpy as np
     import time
     import llama_cpp as l
-    l.llama_log_set(l.llama_log_callback(lambda *_: None), ctypes.c_void_p(0))
+    # The library calls it until the process ends.
+    silent = l.llama_log_callback(lambda *_: None)
+    l.llama_log_set(silent, ctypes.c_void_p(0))
     l.llama_backend_init()
     model = l.llama_model_load_from_file(str(path).encode(), l.llama_model_default_params())
     params = l.llama_context_default_params()
