@@ -176,11 +176,30 @@ impl Rng {
         let [a, b, c, d] = self.draw(shape.numel());
         let [e, f, g, h] = self.draw(shape.numel());
         Tensor::call("random normal", [&a, &b, &c, &d, &e, &f, &g, &h], shape, |[a, b, c, d, e, f, g, h], shape| {
-            let (radius, angle) = (uniform([a, b, c, d], shape), uniform([e, f, g, h], shape));
-            // 1 - u is in (0, 1], where the logarithm is finite.
-            let radius = ((1.0 - radius).log() * -2.0).sqrt();
-            radius * (angle * std::f64::consts::TAU).cos()
+            normal(&uniform([a, b, c, d], shape), &uniform([e, f, g, h], shape))
         })
+    }
+
+    /// Returns the numbers that [`Rng::uniform`] would draw at these row-major positions, u32 `[n]`: f32 `[n]`. The generator is not
+    /// advanced.
+    #[track_caller]
+    pub fn uniform_at(&self, positions: &Tensor) -> Tensor {
+        self.draw_on_host();
+        let count = match positions.shape() {
+            Ok(shape) => shape.numel(),
+            Err(error) => return Tensor::mistake(error),
+        };
+        let [a, b, c, d] = words(self.seed, self.counter).map(|word| Tensor::constant(Scalar::from(word)));
+        let [words] = Tensor::custom_kernel(words_at, &[positions, &a, &b, &c, &d], [[count].into()], count);
+        fractions(&words)
+    }
+
+    /// Returns the numbers that [`Rng::normal`] would draw at these row-major positions of a tensor of `numel` elements, as
+    /// [`Rng::uniform_at`] does.
+    #[track_caller]
+    pub fn normal_at(&self, positions: &Tensor, numel: usize) -> Tensor {
+        let second = Rng { counter: self.counter.wrapping_add(numel.div_ceil(4) as u64), ..self.clone() };
+        normal(&self.uniform_at(positions), &second.uniform_at(positions))
     }
 
     /// Draws from [`Rng::uniform`] in the shape of a tensor. An axis with a [`crate::Dim`] consumes as many numbers
@@ -266,8 +285,20 @@ fn bits(words: [&Tensor; 4], shape: &Shape) -> Tensor {
 }
 
 fn uniform(words: [&Tensor; 4], shape: &Shape) -> Tensor {
-    let top = bits(words, shape).bitwise_right_shift(&Tensor::constant(Scalar::from(8u32)));
+    fractions(&bits(words, shape))
+}
+
+/// Returns the upper 24 bits of words as numbers from [0, 1).
+fn fractions(words: &Tensor) -> Tensor {
+    let top = words.bitwise_right_shift(&Tensor::constant(Scalar::from(8u32)));
     top.cast(DType::F32) * (1.0 / (1 << 24) as f64)
+}
+
+/// Returns normally distributed numbers from two uniform ones.
+fn normal(radius: &Tensor, angle: &Tensor) -> Tensor {
+    // 1 - u is in (0, 1], where the logarithm is finite.
+    let radius = ((1.0 - radius).log() * -2.0).sqrt();
+    radius * (angle * std::f64::consts::TAU).cos()
 }
 
 /// Computes Philox4x32-10 on the host: four words from a counter and a key.
@@ -285,10 +316,48 @@ pub fn philox(counter: [u32; 4], key: u64) -> [u32; 4] {
 fn blocks() -> Result<Kernel> {
     let mut b = Builder::new("random_words");
     let words = b.buffer("words", DType::U32, Access::Out);
-    let mut key = [b.scalar("seed_low", DType::U32), b.scalar("seed_high", DType::U32)];
-    let (low, high) = (b.scalar("low", DType::U32), b.scalar("high", DType::U32));
+    let key = [b.scalar("seed_low", DType::U32), b.scalar("seed_high", DType::U32)];
+    let start = [b.scalar("low", DType::U32), b.scalar("high", DType::U32)];
     let item = b.builtin(Builtin::GlobalId(0));
     let block = b.cast(DType::U32, item);
+    let words_of_block = block_words(&mut b, block, key, start);
+    let (four, len) = (b.index(4), b.len(words));
+    let first = b.alu(Alu::Mul, &[item, four]);
+    for (lane, word) in words_of_block.into_iter().enumerate() {
+        let lane = b.index(lane as u64);
+        let at = b.alu(Alu::Add, &[first, lane]);
+        let inside = b.alu(Alu::Lt, &[at, len]);
+        b.begin_if(inside);
+        b.store(words, at, word, Guard::Checked);
+        b.end();
+    }
+    b.finish()
+}
+
+/// Builds the kernel of [`Rng::uniform_at`]: work-item i writes the word at `positions[i]`.
+fn words_at() -> Result<Kernel> {
+    let mut b = Builder::new("random_words_at");
+    let positions = b.buffer("positions", DType::U32, Access::In);
+    let key = [b.scalar("seed_low", DType::U32), b.scalar("seed_high", DType::U32)];
+    let start = [b.scalar("low", DType::U32), b.scalar("high", DType::U32)];
+    let words = b.buffer("words", DType::U32, Access::Out);
+    let item = b.builtin(Builtin::GlobalId(0));
+    let position = b.load(positions, item, Guard::Checked);
+    let (two, three) = (b.constant(2u32), b.constant(3u32));
+    let (block, lane) = (b.alu(Alu::Shr, &[position, two]), b.alu(Alu::And, &[position, three]));
+    let words_of_block = block_words(&mut b, block, key, start);
+    let mut word = words_of_block[3];
+    for number in (0..3u32).rev() {
+        let other = b.constant(number);
+        let is_here = b.alu(Alu::Eq, &[lane, other]);
+        word = b.alu(Alu::Select, &[is_here, words_of_block[number as usize], word]);
+    }
+    b.store(words, item, word, Guard::Checked);
+    b.finish()
+}
+
+/// Adds Philox4x32-10 to a kernel: the four words of a block after the counter `start`.
+fn block_words(b: &mut Builder, block: ExprId, mut key: [ExprId; 2], [low, high]: [ExprId; 2]) -> [ExprId; 4] {
     let low = b.alu(Alu::Add, &[block, low]);
     let over = b.alu(Alu::Lt, &[low, block]);
     let carry = b.cast(DType::U32, over);
@@ -296,7 +365,7 @@ fn blocks() -> Result<Kernel> {
     let mut counter = [low, high, zero, zero];
     for round in 0..ROUNDS {
         let [(high_p, low_p), (high_q, low_q)] =
-            [0, 1].map(|half| wide_product(&mut b, counter[2 * half], MULTIPLIERS[half]));
+            [0, 1].map(|half| wide_product(b, counter[2 * half], MULTIPLIERS[half]));
         let mut mixed = |high, word, key| {
             let both = b.alu(Alu::Xor, &[high, word]);
             let mixed = b.alu(Alu::Xor, &[both, key]);
@@ -308,17 +377,7 @@ fn blocks() -> Result<Kernel> {
             b.alu(Alu::Add, &[key[half], step])
         });
     }
-    let (four, len) = (b.index(4), b.len(words));
-    let first = b.alu(Alu::Mul, &[item, four]);
-    for (lane, word) in counter.into_iter().enumerate() {
-        let lane = b.index(lane as u64);
-        let at = b.alu(Alu::Add, &[first, lane]);
-        let inside = b.alu(Alu::Lt, &[at, len]);
-        b.begin_if(inside);
-        b.store(words, at, word, Guard::Checked);
-        b.end();
-    }
-    b.finish()
+    counter
 }
 
 /// Returns the high and low word of a 32 × 32-bit product, from 16-bit halves: not every device has wider integers.
