@@ -104,6 +104,20 @@ impl<A: Argument> Arguments for A {
     }
 }
 
+/// Calls a macro with the names of the elements of each tuple of two to eight arguments.
+macro_rules! for_tuples {
+    ($macro:ident) => {
+        $macro!(A B);
+        $macro!(A B C);
+        $macro!(A B C D);
+        $macro!(A B C D E);
+        $macro!(A B C D E F);
+        $macro!(A B C D E F G);
+        $macro!(A B C D E F G H);
+    };
+}
+pub(crate) use for_tuples;
+
 macro_rules! arguments {
     ($($name:ident)+) => {
         impl<$($name: Argument),+> Arguments for ($($name,)+) {
@@ -146,13 +160,7 @@ impl Arguments for () {
     fn values(_: &mut [Tensor]) -> Self::Values<'_> {}
 }
 
-arguments!(A B);
-arguments!(A B C);
-arguments!(A B C D);
-arguments!(A B C D E);
-arguments!(A B C D E F);
-arguments!(A B C D E F G);
-arguments!(A B C D E F G H);
+for_tuples!(arguments);
 
 /// Return type of a task's closure: `()`, a tensor, or a `Result` of one of them.
 pub trait Outcome {

@@ -161,11 +161,13 @@ impl DArray {
     /// Returns the place where a block lives.
     ///
     /// # Errors
-    /// There is no such block.
+    /// The block does not exist.
     pub fn place(&self, block: &[usize]) -> Result<&Place> {
         let counts = self.block_counts();
         if block.len() != counts.len() || block.iter().zip(&counts).any(|(at, count)| at >= count) {
-            return Err(Error::mistake(format!("place: there is no block {block:?} among {counts:?}")));
+            return Err(Error::mistake(format!(
+                "place: block {block:?} does not exist; the array has {counts:?} blocks"
+            )));
         }
         Ok(self.place_of(block))
     }
@@ -242,7 +244,7 @@ impl DArray {
         self.select(&whole, &layout, "to")
     }
 
-    /// Returns a region, one range per leading axis as for [`Mesh::data`]'s views, in blocks of the same lengths.
+    /// Returns a region, one range per leading axis as for [`data::Data::view`], in blocks of the same lengths.
     ///
     /// # Errors
     /// A range does not fit its axis, or is a single index.

@@ -4,7 +4,7 @@ use panoply_ir::kernel::{Access as KernelAccess, Kernel};
 use panoply_runtime::{Grid, Launch, LaunchArg, ParameterKind, Storage};
 use panoply_tensor::{Device, Error, Result, Tensor};
 
-use crate::arguments::{Access, Mode};
+use crate::arguments::{Access, Mode, for_tuples};
 use crate::data::{Data, Future, View};
 use crate::graph::Work;
 
@@ -23,29 +23,18 @@ pub trait IntoKernelArgument {
     fn into_argument(self) -> KernelArgument;
 }
 
-macro_rules! number {
-    ($($ty:ty)*) => {$(
+macro_rules! argument {
+    ($kind:ident: $($ty:ty)*) => {$(
         impl IntoKernelArgument for $ty {
             fn into_argument(self) -> KernelArgument {
-                KernelArgument::Number(self.into())
+                KernelArgument::$kind(self.into())
             }
         }
     )*};
 }
 
-number!(bool i8 i16 i32 i64 u8 u16 u32 u64 usize f32 f64);
-
-macro_rules! region {
-    ($($ty:ty)*) => {$(
-        impl IntoKernelArgument for $ty {
-            fn into_argument(self) -> KernelArgument {
-                KernelArgument::Region(self.into())
-            }
-        }
-    )*};
-}
-
-region!(&Data &View View &Future);
+argument!(Number: bool i8 i16 i32 i64 u8 u16 u32 u64 usize f32 f64);
+argument!(Region: &Data &View View &Future);
 
 /// The arguments of a kernel, in the order of its parameters: one, or a tuple of up to eight.
 pub trait KernelArguments {
@@ -71,13 +60,7 @@ macro_rules! arguments {
     };
 }
 
-arguments!(A B);
-arguments!(A B C);
-arguments!(A B C D);
-arguments!(A B C D E);
-arguments!(A B C D E F);
-arguments!(A B C D E F G);
-arguments!(A B C D E F G H);
+for_tuples!(arguments);
 
 /// A task that launches a kernel.
 pub struct KernelTask {

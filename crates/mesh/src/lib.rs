@@ -22,8 +22,8 @@
 //! ```
 //!
 //! In reading order: [`span`] (a region along one axis), [`data`] (shared data), [`arguments`] (access by tasks),
-//! [`kernel_task`] (kernels as tasks), [`scope`] (device scopes), [`mesh`] (the handle), `graph` (dependencies between tasks), `engine` (threads that run tasks), [`mod@array`] (distributed arrays), [`group`] (the processes of a
-//! launcher).
+//! [`kernel_task`] (kernels as tasks), [`scope`] (device scopes), [`mesh`] (the handle), `graph` (dependencies between tasks),
+//! `engine` (threads that run tasks), [`mod@array`] (distributed arrays), [`group`] (the processes of a launcher).
 
 #![forbid(unsafe_code)]
 

@@ -67,7 +67,7 @@ fn matching(term: &str) -> Result<Vec<Device>> {
         }
         (_, None) => return Ok(vec![Device::get(term)?]),
         (_, Some(kind)) => {
-            // Names the reason if there is no such backend or no device of it.
+            // Its error says why the backend is unavailable or has no device.
             let first = Device::get(&format!("{kind}:0"))?;
             let same = |device: &Device| device.info().kind == first.info().kind && device.info().variant.is_none();
             let mut found = vec![first.clone()];

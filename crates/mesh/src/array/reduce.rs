@@ -78,7 +78,7 @@ impl DArray {
     /// Returns the sums along an axis, which is kept with length 1.
     ///
     /// # Errors
-    /// There is no such axis, or it has length 0.
+    /// The axis does not exist or has length 0.
     pub fn sum_axis(&self, axis: usize) -> Result<DArray> {
         self.reduce(Reduction::Sum, axis)
     }
