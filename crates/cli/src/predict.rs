@@ -245,7 +245,7 @@ fn numbers(
     }
     let names = shown(&examples.names);
     let name_width = names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
-    let summary = |numbers: &[f32]| {
+    let formatted = |numbers: &[f32]| {
         let moved = numbers.iter().enumerate().map(|(at, number)| format_number(f64::from(*number) + offset(at)));
         let words: Vec<String> = moved.collect();
         words.join(", ")
@@ -258,7 +258,7 @@ fn numbers(
             }
             _ => String::new(),
         };
-        println!("{name:name_width$}  predicted {}{verdict}", summary(read));
+        println!("{name:name_width$}  predicted {}{verdict}", formatted(read));
     }
     if let Some(mean) = mean.filter(|_| all.len() > 4) {
         println!("mean absolute error {}", format_number(mean));

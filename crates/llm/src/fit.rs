@@ -10,10 +10,10 @@ use panoply_tensor::{Device, Error, Result};
 use crate::config::{Config, FeedForward, NormKind};
 use crate::folder::json_object;
 use crate::keys::Keys;
-use crate::model::{Model, ModelOptions};
+use crate::model::{Model, ModelOptions, PIECES};
 
 /// Tokens of the prompt whose steps are planned: one step of each size.
-const PROMPT: usize = 16 + 64 + 256;
+const PROMPT: usize = PIECES[0] + PIECES[1] + PIECES[2];
 
 /// Memory that a model needs on a device, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -16,7 +16,7 @@ use crate::tokenizer::Tokenizer;
 use crate::weight_reader::stored_bytes;
 
 /// Numbers of tokens of a prompt that one step takes. The last tokens of a prompt are padded to the smallest number.
-const PIECES: [usize; 3] = [16, 64, 256];
+pub(crate) const PIECES: [usize; 3] = [16, 64, 256];
 
 /// Options of opening a model.
 #[derive(Clone, Copy, Debug, Default)]

@@ -110,7 +110,8 @@ pub fn quantize(
             WriteError::Value(name) => {
                 let message =
                     format!("{}: tensor {name} contains numbers that are not finite or too large", input.display());
-                Error::mistake(message).note("a model with such weights computes nothing; download or train it again")
+                Error::mistake(message)
+                    .note("weights must be finite; those of rows without whole blocks become F16, at most 65504")
             }
         })
         .and_then(|size| {

@@ -324,7 +324,10 @@ fn a_key_is_required_where_one_is_set_and_off_this_machine() {
         assert_eq!((response.error().0, response.header("www-authenticate")), (401, Some("Bearer")));
     }
     assert_eq!(server.get("/metrics").status, 401);
-    assert_eq!(server.request("GET", "/v1/models", "Authorization: Bearer secret\r\n", b"").status, 200);
+    for scheme in ["Bearer", "bearer"] {
+        let header = format!("Authorization: {scheme} secret\r\n");
+        assert_eq!(server.request("GET", "/v1/models", &header, b"").status, 200);
+    }
     assert_eq!((server.get("/health").status, server.get("/").status), (200, 200));
     let failed = |arguments: &[&str]| {
         let output = command(arguments).output().unwrap();

@@ -124,12 +124,12 @@ impl Imported {
             let names = unknown.into_iter().collect::<Vec<String>>().join(", ");
             return Err(unsupported(format!("operators that are not supported: {names}")));
         }
-        let without_rule = graph.nodes.iter().flat_map(|node| {
+        let unsupported_attributes = graph.nodes.iter().flat_map(|node| {
             let supported = operators::find(&node.operator).map_or(&[][..], |(_, attributes)| attributes);
             let others = node.attributes.iter().filter(|attribute| !supported.contains(&attribute.name.as_str()));
             others.map(|attribute| format!("{} of {}", attribute.name, node.operator))
         });
-        let names = without_rule.collect::<BTreeSet<String>>().into_iter().collect::<Vec<String>>();
+        let names = unsupported_attributes.collect::<BTreeSet<String>>().into_iter().collect::<Vec<String>>();
         if !names.is_empty() {
             return Err(unsupported(format!("attributes that are not supported: {}", names.join(", "))));
         }

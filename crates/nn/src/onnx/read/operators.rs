@@ -91,7 +91,10 @@ const SELU_GAMMA: f64 = 1.050_701_022_148_132_3;
 const RULES: &[(&str, &[&str], Rule)] = &[
     ("Abs", &[], |o| Ok(o.x(0)?.abs().into())),
     ("Add", &[], |o| Ok((o.x(0)? + o.x(1)?).into())),
-    ("BatchNormalization", &["epsilon", "momentum", "training_mode"], |o| {
+    ("BatchNormalization", &["epsilon", "momentum", "spatial", "training_mode"], |o| {
+        if o.int("spatial", 1) != 1 {
+            return Err(Error::unsupported("statistics of each element (spatial = 0) are not supported"));
+        }
         if o.int("training_mode", 0) != 0 {
             return Err(Error::unsupported("the training mode is not supported; export the model in evaluation mode"));
         }
