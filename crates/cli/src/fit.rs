@@ -44,14 +44,14 @@ pub fn run(arguments: &FitCommand) -> Result<ExitCode> {
     let gbps = Limits::new(device, BANDWIDTH_SECONDS).gbps()?;
     let tokens_per_second = gbps * 1e9 / fit.weights_per_token.max(1) as f64;
     if arguments.json {
-        output::print_json(&json!({
-            "schema": 1, "model": arguments.model.to_string_lossy(), "device": device.device_string(),
+        output::print_json(&choice.document(json!({
+            "model": arguments.model.to_string_lossy(),
             "context_length": fit.context_length, "sequences": fit.sequences, "fits": fit.fits(),
             "weights_bytes": fit.weights, "cache_bytes": fit.cache, "scratch_bytes": fit.scratch,
             "total_bytes": fit.total(), "available_bytes": fit.available, "largest_context_length": fit.largest_context,
             "weights_bytes_per_token": fit.weights_per_token, "gb_per_s": gbps,
             "expected_tokens_per_second": tokens_per_second,
-        }));
+        })));
     } else {
         print(&fit, &choice.summary());
         println!("speed     at most {tokens_per_second:.1} tokens/s for one sequence, at {gbps:.1} GB/s");

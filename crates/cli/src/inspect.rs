@@ -82,7 +82,7 @@ pub fn run(arguments: &InspectCommand) -> Result<ExitCode> {
         if let Some(manifest) = &manifest {
             let (data, settings) = (&manifest.data, &manifest.settings);
             let [model, data_path, version] =
-                [&settings.model, &data.path, &manifest.panoply_version].map(|said| escaped(said));
+                [&settings.model, &data.path, &manifest.panoply_version].map(|text| escaped(text));
             println!("{model} trained on {data_path} by panoply {version}");
             let named = !data.class_names.is_empty() && !matches!(data.format, DataFormat::Text { .. });
             let classes = if named { format!(": {}", escaped(&shortened(&data.class_names))) } else { String::new() };

@@ -74,9 +74,15 @@ fn dependency(arguments: &NewCommand) -> Result<String> {
         let message = format!("{} does not contain Panoply's sources", sources.display());
         return Err(Error::mistake(message).note("use `--path FOLDER` for another folder, or `--git URL`"));
     };
-    // On Windows, `canonicalize` adds the prefix `\\?\`, which cargo does not accept.
-    let package = package.to_string_lossy();
-    Ok(format!("{{ path = {} }}", toml_string(package.trim_start_matches(r"\\?\"))))
+    Ok(format!("{{ path = {} }}", toml_string(&without_verbatim_prefix(&package.to_string_lossy()))))
+}
+
+/// Removes the prefix that `canonicalize` adds on Windows, which cargo does not accept: `\\?\`, or `\\?\UNC\` of a network path.
+fn without_verbatim_prefix(path: &str) -> String {
+    match path.strip_prefix(r"\\?\UNC\") {
+        Some(share) => format!(r"\\{share}"),
+        None => path.trim_start_matches(r"\\?\").to_string(),
+    }
 }
 
 /// Quotes text as a TOML string.
@@ -111,4 +117,20 @@ fn is_in_workspace(folder: &Path) -> bool {
         manifest.is_ok_and(|text| text.lines().any(|line| line.trim() == "[workspace]"))
     };
     folder.ancestors().skip(1).any(is_root)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn verbatim_prefixes_of_windows_are_removed() {
+        for (path, shown) in [
+            (r"\\?\C:\panoply", r"C:\panoply"),
+            (r"\\?\UNC\server\share\panoply", r"\\server\share\panoply"),
+            ("/srv/panoply", "/srv/panoply"),
+        ] {
+            assert_eq!(without_verbatim_prefix(path), shown);
+        }
+    }
 }

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use clap::Args;
+use panoply::mesh::Scope;
 use panoply::runtime::{Rejection, Selection, select_device};
 use panoply::{Device, Error, Result};
 use serde_json::{Value, json};
@@ -45,6 +46,13 @@ impl DeviceArgs {
     /// Returns the name of the device, if one was given.
     pub fn name(&self) -> Option<&str> {
         self.device.as_deref()
+    }
+
+    /// Returns the devices of a list such as `cuda:*,cpu`.
+    pub fn select_all(list: &str) -> Result<Vec<DeviceSelection>> {
+        list.split(',').try_for_each(|name| driver_probe::for_device(Some(name.trim())))?;
+        let devices = list.devices()?;
+        devices.iter().map(|device| select_device(Some(device.device_string())).map(DeviceSelection)).collect()
     }
 
     /// Returns the device of `--device`, else of `PANOPLY_DEVICE`, else the best of this machine. Under `--strict` a fallback to the CPU

@@ -1,8 +1,9 @@
 //! `panoply train`: trains a network on data that ship with Panoply or on files.
 //!
 //! [`arguments`], [`train_args`] and [`data_args`] are the options, which a FILE.toml can also set; [`presets`] are the networks known by
-//! name. [`run_dir`] is the folder of a run, [`lock`] its lock and [`manifest`] its description. [`metrics`] measures the result,
-//! [`progress`] and [`dashboard`] show progress, and [`curves`], [`confusion`] and [`scatter`] draw images.
+//! name. [`ranks`] trains in one or several processes or on several devices. [`run_dir`] is the folder of a run, [`lock`] its lock and
+//! [`manifest`] its description. [`metrics`] measures the result, [`progress`] and [`dashboard`] show progress, and [`curves`],
+//! [`confusion`] and [`scatter`] draw images.
 
 mod arguments;
 mod confusion;
@@ -15,6 +16,7 @@ pub mod manifest;
 pub mod metrics;
 mod presets;
 mod progress;
+mod ranks;
 pub mod run_dir;
 mod scatter;
 mod train_args;
@@ -48,6 +50,7 @@ use lock::RunLock;
 use manifest::{Commands, Manifest, RunResult, TestResult, TrainSettings};
 use presets::{LossArgs, SizeArgs};
 use progress::{Screen, Silent};
+pub use ranks::run;
 use run_dir::RunDir;
 use train_args::{BatchSize, TrainOptions, value_name};
 use val_split::{ValSplit, split_dataset, split_notes};
@@ -66,35 +69,18 @@ struct TrainJob {
     run: Trainer<Model, Box<dyn UpdateRule>>,
     /// Held until everything is written.
     lock: Option<RunLock>,
-    /// The ranks of distributed training, if any. Only rank 0 uses the folder.
+    /// The processes or devices of distributed training, if there are several. Only rank 0 uses the folder.
     ranks: Option<RankGroup>,
 }
 
-/// Trains, reports and saves. Rank 0 of several also does all but the training.
-pub fn run(arguments: &TrainCommand) -> Result<ExitCode> {
-    let ranks = RankGroup::open()?;
-    let done = train(arguments, ranks.as_ref());
-    match (ranks, done) {
-        (Some(ranks), Ok(code)) => ranks.close().map(|()| code),
-        // All ranks found the same error; rank 0 saves the best model and reports.
-        (Some(ranks), Err(error)) if error.is_diverged() && ranks.rank() != 0 => {
-            ranks.close().map(|()| ExitCode::FAILURE)
-        }
-        (Some(ranks), Err(error)) => {
-            eprintln!("panoply: rank {}: {error}", ranks.rank());
-            ranks.abort(1)
-        }
-        (None, done) => done,
-    }
-}
-
-fn train(arguments: &TrainCommand, ranks: Option<&RankGroup>) -> Result<ExitCode> {
+/// Trains on one of the devices: that of the rank if there are several.
+fn train(arguments: &TrainCommand, choices: &[DeviceSelection], ranks: Option<&RankGroup>) -> Result<ExitCode> {
+    let choice = &choices[ranks.map_or(0, |ranks| ranks.rank() % choices.len())];
     let paths = arguments.output_dir.iter().chain(&arguments.resume);
     output::check_paths(arguments.json, paths.map(PathBuf::as_path))?;
-    let choice = arguments.device.select()?;
     let reports = ranks.is_none_or(|ranks| ranks.rank() == 0);
     if reports {
-        choice.explain();
+        choices.iter().for_each(DeviceSelection::explain);
     }
     if arguments.tui && reports {
         // Before any file is written.
@@ -103,9 +89,11 @@ fn train(arguments: &TrainCommand, ranks: Option<&RankGroup>) -> Result<ExitCode
     let start = Instant::now();
     choice.device().scope(|| {
         let mut job = match &arguments.resume {
-            Some(folder) => TrainJob::resumed(folder, arguments, &choice, ranks)?,
-            None => TrainJob::new(arguments, &choice, ranks)?,
+            Some(folder) => TrainJob::resumed(folder, arguments, choice, ranks)?,
+            None => TrainJob::new(arguments, choice, ranks)?,
         };
+        let names = choices.iter().map(|choice| choice.device().device_string().to_string());
+        job.manifest.devices = if choices.len() > 1 { names.collect() } else { Vec::new() };
         let training = job.training();
         if !reports {
             let mut silent = Silent { stop: progress::stop_flag(true)? };
@@ -120,7 +108,7 @@ fn train(arguments: &TrainCommand, ranks: Option<&RankGroup>) -> Result<ExitCode
         let text = matches!(job.manifest.data.format, DataFormat::Text { .. });
         let mut screen = Screen::new(training.epochs, job.folder.clone(), history, text, stop);
         match (arguments.tui, arguments.json) {
-            (true, _) => screen.show_dashboard(job.facts(&choice))?,
+            (true, _) => screen.show_dashboard(job.facts(choice))?,
             (_, quiet) => screen.show_bar(quiet),
         }
         let trained = job.run.fit(&training, &job.train, &job.held, &mut screen);
@@ -129,7 +117,7 @@ fn train(arguments: &TrainCommand, ranks: Option<&RankGroup>) -> Result<ExitCode
         job.finish(screen.stopped())?;
         // Everything is written: release the folder even if the report cannot be printed.
         drop(job.lock.take());
-        job.report(arguments, &choice, start.elapsed().as_secs_f64());
+        job.report(arguments, choice, start.elapsed().as_secs_f64());
         Ok(ExitCode::SUCCESS)
     })
 }
@@ -137,8 +125,8 @@ fn train(arguments: &TrainCommand, ranks: Option<&RankGroup>) -> Result<ExitCode
 impl TrainJob {
     fn new(arguments: &TrainCommand, choice: &DeviceSelection, ranks: Option<&RankGroup>) -> Result<TrainJob> {
         let reports = ranks.is_none_or(|ranks| ranks.rank() == 0);
-        let said = arguments.model.as_ref().map(presets::ModelArg::file_args).transpose()?;
-        let (recipe, view) = said.unwrap_or_default();
+        let from_file = arguments.model.as_ref().map(presets::ModelArg::file_args).transpose()?;
+        let (recipe, view) = from_file.unwrap_or_default();
         let mut recipe = arguments.recipe.clone().merged_over(recipe);
         let mut reading = arguments.view.clone().merged_over(view).read_options();
         // `digits` are built in, whatever the current folder holds.
@@ -205,6 +193,7 @@ impl TrainJob {
             data: data_info(&data, labeled, reading, (&train, &held), &settings),
             settings,
             device: choice.report(),
+            devices: Vec::new(),
             result: None,
             commands,
         };
@@ -265,9 +254,9 @@ impl TrainJob {
             }
         }
         let settings = &mut manifest.settings;
-        let said = arguments.recipe.length.num_epochs(train.len(), settings.batch_size);
+        let num_epochs = arguments.recipe.length.num_epochs(train.len(), settings.batch_size);
         let before = settings.epochs;
-        settings.epochs = said.unwrap_or(before);
+        settings.epochs = num_epochs.unwrap_or(before);
         if reports && before != settings.epochs && settings.lr_schedule.depends_on_end() {
             note!(
                 "the learning rate schedule {} was planned for {before} epochs and now ends after {}: \
@@ -446,7 +435,7 @@ impl TrainJob {
             let score = |measure: Metric| (best.metric == measure).then(|| json!(best)["val_score"].take());
             let text = matches!(data.format, DataFormat::Text { .. });
             output::print_json(&choice.document(json!({
-                "data": data.path, "model_name": settings.model, "num_parameters": parameters,
+                "data": data.path, "model_name": settings.model, "num_parameters": parameters, "devices": self.manifest.devices,
                 "history": self.run.state.history, "best_epoch": best.epoch, "accuracy": score(Metric::Accuracy),
                 "macro_f1": measures.macro_f1, "top_3_accuracy": measures.top_3_accuracy, "roc_auc": measures.roc_auc,
                 "r2": score(Metric::R2), "mae": measures.mae, "per_label": measures.per_label,

@@ -54,7 +54,7 @@ impl Control {
     /// Enables the execution of HIP kernels; returns false if clang is not installed.
     pub fn execute(&self) -> bool {
         let clang = std::process::Command::new("clang-19").arg("--version").output();
-        if !clang.is_ok_and(|said| said.status.success()) {
+        if !clang.is_ok_and(|output| output.status.success()) {
             return false;
         }
         // SAFETY: the library defines this function with this type.

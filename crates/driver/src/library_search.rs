@@ -91,11 +91,11 @@ pub fn passed_over(names: &[&str]) -> Vec<String> {
     let folders = folders(Path::new("/"), &std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default());
     // Several names can lead to the same file.
     let here: BTreeSet<Library> = names.iter().filter_map(|name| find(&folders, name)).collect();
-    let said = |Library { path, flaw }| {
+    let description = |Library { path, flaw }| {
         let flaw = flaw?;
         Some(format!("{} {}, so it is skipped; {}", path.display(), flaw, flaw.remedy()))
     };
-    here.into_iter().filter_map(said).collect()
+    here.into_iter().filter_map(description).collect()
 }
 
 /// Returns the reason why a file cannot be loaded as a library, if there is one.

@@ -123,10 +123,13 @@ pub struct EngineStats {
     pub is_warm: bool,
 }
 
+/// The receiver of a request's events.
+type Sink = Box<dyn FnMut(Event) + Send>;
+
 /// A request that waits.
 struct Job {
     sequence: Sequence,
-    sink: Box<dyn FnMut(Event) + Send>,
+    sink: Sink,
     is_cancelled: Arc<AtomicBool>,
 }
 

@@ -86,7 +86,7 @@ impl Folder {
         let mut names = std::collections::BTreeSet::new();
         for name in map.values() {
             let name = name.as_str().ok_or_else(|| wrong("weight_map names a file that is not text"))?;
-            if name.contains(['/', '\\']) || name.starts_with("..") {
+            if name.contains(['/', '\\', ':']) || name.starts_with("..") {
                 return Err(wrong(&format!("weight_map names {name:?}, which is not in the folder")));
             }
             if !self.path.join(name).exists() {

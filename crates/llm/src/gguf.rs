@@ -307,6 +307,8 @@ impl<'a> Reader<'a> {
         let (mut metadata, mut entries) = (BTreeMap::new(), Vec::new());
         for _ in 0..pair_count {
             let start = self.at;
+            // In the map, with room for as much again, and in the list.
+            self.charge(1, 2 * size_of::<(String, Value)>() + size_of::<(String, std::ops::Range<usize>)>())?;
             let key = self.string()?;
             let kind = self.u32()?;
             let value = self.value(kind).map_err(|why| format!("metadata key {key:?}: {why}"))?;
@@ -317,6 +319,7 @@ impl<'a> Reader<'a> {
         }
         let mut headers = BTreeMap::new();
         for _ in 0..tensor_count {
+            self.charge(1, 2 * size_of::<(String, Header)>() + 2 * size_of::<(String, TensorInfo)>())?;
             let name = self.string()?;
             let header = self.tensor().map_err(|why| format!("tensor {name:?}: {why}"))?;
             if headers.insert(name.clone(), header).is_some() {
@@ -331,6 +334,11 @@ impl<'a> Reader<'a> {
         }
         check_overlaps(tensors.iter().map(|(name, tensor)| (name.as_str(), &tensor.bytes)))?;
         Ok(Contents { metadata, tensors, entries })
+    }
+
+    /// Counts `count` values of `bytes` bytes each against the memory limit, before they are allocated.
+    fn charge(&self, count: usize, bytes: usize) -> Parsed<()> {
+        self.budget.take_values(count, bytes, self.path).map_err(|error| error.message().to_string())
     }
 
     fn take(&mut self, count: u64) -> Parsed<&'a [u8]> {
@@ -359,8 +367,10 @@ impl<'a> Reader<'a> {
 
     fn string(&mut self) -> Parsed<String> {
         let length = self.u64()?;
+        let bytes = self.take(length)?;
+        self.charge(1, bytes.len())?;
         // Copied before it is checked, as a mapped file could change in between.
-        let bytes = self.take(length)?.to_vec();
+        let bytes = bytes.to_vec();
         String::from_utf8(bytes).map_err(|_| format!("the text before offset {} is not UTF-8", self.at))
     }
 
@@ -397,8 +407,7 @@ impl<'a> Reader<'a> {
                 self.at
             ));
         }
-        let taken = self.budget.take_values(count as usize, size_of::<Value>(), self.path);
-        taken.map_err(|error| error.message().to_string())?;
+        self.charge(count as usize, size_of::<Value>())?;
         let mut values = Vec::with_capacity(count as usize);
         for _ in 0..count {
             values.push(self.value(kind)?);

@@ -107,7 +107,7 @@ struct Sizes {
 
 impl Parse for Layers {
     fn parse(input: ParseStream<'_>) -> Result<Layers, Error> {
-        let mut said = None;
+        let mut declared = None;
         if input.peek(Ident) && input.peek2(Token![=]) {
             let name: Ident = input.parse()?;
             if name != "input" {
@@ -120,13 +120,13 @@ impl Parse for Layers {
             let inner;
             bracketed!(inner in input);
             let lengths = Punctuated::<Expr, Token![,]>::parse_terminated(&inner)?;
-            said = Some(Sizes::of(lengths.iter()));
+            declared = Some(Sizes::of(lengths.iter()));
             if !input.is_empty() {
                 input.parse::<Token![,]>()?;
             }
         }
         let layers = Punctuated::<Item, Token![,]>::parse_terminated(input)?;
-        Ok(Layers { input: said, layers: layers.into_iter().collect() })
+        Ok(Layers { input: declared, layers: layers.into_iter().collect() })
     }
 }
 
@@ -262,8 +262,8 @@ fn after(layer: &Item, known: Known, before: &str) -> Result<Known, Error> {
         Known::Nothing => None,
     };
     let check = |at: usize, at_end: bool| match (literal(&arguments[at]), given(at_end)) {
-        (Some(said), Some(given)) if said != given => {
-            let message = format!("sequential!: {} takes {said}, but {before} gives {given}", layer.shown());
+        (Some(declared), Some(given)) if declared != given => {
+            let message = format!("sequential!: {} takes {declared}, but {before} gives {given}", layer.shown());
             Err(Error::new_spanned(&arguments[at], message))
         }
         _ => Ok(()),
@@ -297,6 +297,13 @@ fn after(layer: &Item, known: Known, before: &str) -> Result<Known, Error> {
         "Conv1d" | "Conv2d" | "Conv3d" => {
             check(0, false)?;
             let padding = layer.padding.as_ref();
+            if let (Some(Padding::Explicit(Expr::Array(zeros))), Expr::Array(size)) = (padding, &arguments[2])
+                && zeros.elems.len() != size.elems.len()
+            {
+                let (numbers, axes) = (zeros.to_token_stream(), size.to_token_stream());
+                let message = format!("sequential!: padding = {numbers} needs one number for each axis of {axes}");
+                return Err(Error::new_spanned(zeros, message));
+            }
             let is_literal = !matches!(padding, Some(Padding::Explicit(zeros)) if literals(zeros).is_none());
             let length = |axis: usize, length: usize, size: usize| Padding::length(padding, axis, length, size);
             match count(1) {

@@ -4,10 +4,29 @@ use std::sync::Arc;
 
 use panoply_device::Wire;
 use panoply_nn::ProcessGroup;
-use panoply_tensor::{Error, Result};
+use panoply_tensor::{Error, ErrorKind, Result};
 
-/// Number of bytes in front of a value: 1 if an error is sent in place of it, the number of bytes, and the label.
+use crate::waits;
+
+/// Number of bytes in front of a value: 0, or which of [`ERROR_KINDS`] is sent in place of it, from 1; the number of bytes; and the label.
 const HEADER: usize = 96;
+
+/// Kinds of errors by their number in a header.
+const ERROR_KINDS: [ErrorKind; 10] = [
+    ErrorKind::Mistake,
+    ErrorKind::Diverged,
+    ErrorKind::Unavailable,
+    ErrorKind::Unsupported,
+    ErrorKind::OutOfMemory,
+    ErrorKind::DeviceLost,
+    ErrorKind::CompileFailed,
+    ErrorKind::Driver,
+    ErrorKind::Io,
+    ErrorKind::Corrupt,
+];
+
+/// Bits of a count in one f32 of a sum, which is exact.
+const COUNT_BITS: usize = 22;
 
 /// Largest number of bytes of an error that is sent.
 const MAX_ERROR_TEXT: usize = 1 << 16;
@@ -38,20 +57,25 @@ impl RankGroup {
 
     /// Returns the numbers that all ranks pass, by rank.
     pub(crate) fn gather_counts(&self, count: usize) -> Result<Vec<usize>> {
-        let mut counts = vec![0f32; self.0.ranks()];
-        counts[self.0.rank()] = count as f32;
-        self.0.all_reduce(&mut counts)?;
-        Ok(counts.into_iter().map(|count| count as usize).collect())
+        let mut parts = vec![[0f32; usize::BITS as usize / COUNT_BITS + 1]; self.0.ranks()];
+        let part = |n: usize| (count >> (n * COUNT_BITS) & ((1 << COUNT_BITS) - 1)) as f32;
+        parts[self.0.rank()] = std::array::from_fn(part);
+        self.all_reduce(parts.as_flattened_mut())?;
+        let joined = |parts: [f32; _]| parts.iter().rev().fold(0, |count, part| count << COUNT_BITS | *part as usize);
+        Ok(parts.into_iter().map(joined).collect())
     }
 
     /// Sends bytes to another rank, or the error in place of them. Both ranks must use the same label.
     pub(crate) fn send_value(&self, to: usize, label: &str, value: &Result<Vec<u8>>) -> Result<()> {
         let (failed, bytes) = match value {
-            Ok(bytes) => (false, bytes.as_slice()),
-            Err(error) => (true, &error.message().as_bytes()[..error.message().len().min(MAX_ERROR_TEXT)]),
+            Ok(bytes) => (0, bytes.as_slice()),
+            Err(error) => {
+                let kind = ERROR_KINDS.iter().position(|kind| *kind == error.kind()).unwrap_or(0);
+                (kind + 1, &error.message().as_bytes()[..error.message().len().min(MAX_ERROR_TEXT)])
+            }
         };
         let mut header = [0; HEADER];
-        header[0] = u8::from(failed);
+        header[0] = failed as u8;
         header[1..9].copy_from_slice(&(bytes.len() as u64).to_le_bytes());
         let label = &label.as_bytes()[..label.len().min(HEADER - 9)];
         header[9..9 + label.len()].copy_from_slice(label);
@@ -64,11 +88,12 @@ impl RankGroup {
     /// # Errors
     /// The communication failed, or the other rank sent another value: the ranks run different programs.
     pub(crate) fn receive_value(&self, from: usize, label: &str, expected: usize) -> Result<Result<Vec<u8>>> {
+        let _wait = waits::begin(self.0.rank(), format!("{label} from rank {from}"));
         let mut header = [0; HEADER];
         self.0.receive(from, &mut header)?;
         let sent = String::from_utf8_lossy(&header[9..]).trim_end_matches('\0').to_string();
         let length = u64::from_le_bytes(*header[1..].first_chunk().expect("the header holds a length")) as usize;
-        let failed = header[0] == 1;
+        let failed = header[0] > 0;
         let different = !sent.bytes().eq(label.bytes().take(HEADER - 9)) || (!failed && length != expected);
         if different || length > expected.max(MAX_ERROR_TEXT) {
             let own = self.0.rank();
@@ -78,7 +103,11 @@ impl RankGroup {
         }
         let mut bytes = vec![0; length];
         self.0.receive(from, &mut bytes)?;
-        Ok(if failed { Err(Error::mistake(String::from_utf8_lossy(&bytes).into_owned())) } else { Ok(bytes) })
+        if !failed {
+            return Ok(Ok(bytes));
+        }
+        let kind = ERROR_KINDS.get(usize::from(header[0]) - 1).copied().unwrap_or(ErrorKind::Mistake);
+        Ok(Err(Error::new(kind, String::from_utf8_lossy(&bytes))))
     }
 
     /// Waits for all ranks and disconnects from them.
@@ -102,6 +131,7 @@ impl ProcessGroup for RankGroup {
     }
 
     fn all_reduce(&self, values: &mut [f32]) -> Result<()> {
+        let _wait = waits::begin(self.0.rank(), "a sum over all ranks");
         self.0.all_reduce(values)
     }
 
@@ -110,10 +140,38 @@ impl ProcessGroup for RankGroup {
         if self.0.rank() == 0 {
             return (1..self.0.ranks()).try_for_each(|rank| self.0.send(rank, &bytes));
         }
+        let _wait = waits::begin(self.0.rank(), "values from rank 0");
         self.0.receive(0, &mut bytes)?;
         for (value, bytes) in values.iter_mut().zip(bytes.as_chunks().0) {
             *value = f64::from_le_bytes(*bytes);
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ThreadWire;
+
+    #[test]
+    fn counts_are_exact_and_errors_keep_their_kind() {
+        let program = |wire: ThreadWire| {
+            let group = RankGroup::new(Arc::new(wire));
+            let own = [usize::MAX - 1, (1 << 24) + 1][group.rank()];
+            assert_eq!(group.gather_counts(own).unwrap(), [usize::MAX - 1, (1 << 24) + 1]);
+            for kind in ERROR_KINDS {
+                if group.rank() == 0 {
+                    group.send_value(1, "a block", &Err(Error::new(kind, "out of memory"))).unwrap();
+                } else {
+                    let error = group.receive_value(0, "a block", 4).unwrap().unwrap_err();
+                    assert_eq!((error.kind(), error.message()), (kind, "out of memory"));
+                }
+            }
+            group.close().unwrap();
+        };
+        std::thread::scope(|threads| {
+            ThreadWire::connected(2).into_iter().for_each(|wire| drop(threads.spawn(move || program(wire))));
+        });
     }
 }

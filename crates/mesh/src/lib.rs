@@ -23,7 +23,8 @@
 //!
 //! In reading order: [`span`] (a region along one axis), [`data`] (shared data), [`arguments`] (access by tasks),
 //! [`kernel_task`] (kernels as tasks), [`scope`] (device scopes), [`mesh`] (the handle), `graph` (dependencies between tasks),
-//! `engine` (threads that run tasks), [`mod@array`] (distributed arrays), [`group`] (the processes of a launcher).
+//! `engine` (threads that run tasks), [`mod@array`] (distributed arrays), [`group`] (the processes of a launcher, or the threads of [`thread_wire`]), `waits` (reports of
+//! long waits).
 
 #![forbid(unsafe_code)]
 
@@ -39,6 +40,8 @@ mod move_counter;
 pub mod place;
 pub mod scope;
 pub mod span;
+pub mod thread_wire;
+mod waits;
 
 pub use arguments::{Arguments, In, InOut, Out};
 pub use array::{DArray, Layout};
@@ -49,3 +52,4 @@ pub use mesh::{Mesh, Moves};
 pub use place::Place;
 pub use scope::Scope;
 pub use span::Span;
+pub use thread_wire::ThreadWire;

@@ -300,7 +300,7 @@ fn measure(part: &str) -> Result<()> {
                 all.push(y);
                 eval(&all.iter().collect::<Vec<&Tensor>>())
             };
-            println!("{name} with slopes\t{:.4}", median(both)?);
+            println!("{name} with gradients\t{:.4}", median(both)?);
         }
     }
     Ok(())

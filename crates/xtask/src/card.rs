@@ -2,7 +2,7 @@
 //!
 //! `target/card/` contains the release binary, the comparison with PyTorch and the script `run.sh`, which leaves its results in one folder.
 
-use crate::place::Place;
+use crate::repo::Repo;
 use crate::shell::{cargo, stream};
 use std::path::{Path, PathBuf};
 
@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 const MAX_BYTES: u64 = 60 << 20;
 
 /// Prepares the folder, with this binary or a release build.
-pub fn run(place: &Place, binary: Option<&str>) -> bool {
-    match prepare(place, binary) {
+pub fn run(repo: &Repo, binary: Option<&str>) -> bool {
+    match prepare(repo, binary) {
         Ok(folder) => {
             println!(
                 "prepared {}: copy it to the machine and run `./run.sh`; it takes at most ten minutes",
@@ -26,15 +26,15 @@ pub fn run(place: &Place, binary: Option<&str>) -> bool {
     }
 }
 
-fn prepare(place: &Place, binary: Option<&str>) -> Result<PathBuf, String> {
+fn prepare(repo: &Repo, binary: Option<&str>) -> Result<PathBuf, String> {
     let binary = match binary {
-        Some(path) => place.root.join(path),
+        Some(path) => repo.root.join(path),
         None => {
             // The release profile strips it.
-            if !stream(&mut cargo(place, &["build", "--release", "--package", "panoply-cli"]), |_| true)? {
+            if !stream(&mut cargo(repo, &["build", "--release", "--package", "panoply-cli"]), |_| true)? {
                 return Err("the release build failed".to_string());
             }
-            place.target().join("release").join("panoply")
+            repo.target().join("release").join("panoply")
         }
     };
     let bytes = std::fs::metadata(&binary).map_err(|error| format!("{}: {error}", binary.display()))?.len();
@@ -47,13 +47,13 @@ fn prepare(place: &Place, binary: Option<&str>) -> Result<PathBuf, String> {
             mib(MAX_BYTES)
         ));
     }
-    let folder = place.target().join("card");
+    let folder = repo.target().join("card");
     let failed = |path: &Path, error: std::io::Error| format!("{}: {error}", path.display());
     if folder.exists() {
         std::fs::remove_dir_all(&folder).map_err(|error| failed(&folder, error))?;
     }
     std::fs::create_dir_all(&folder).map_err(|error| failed(&folder, error))?;
-    let sources = place.root.join("crates/xtask/src");
+    let sources = repo.root.join("crates/xtask/src");
     // `fs::copy` keeps the permission to execute.
     for (from, name) in
         [(binary, "panoply"), (sources.join("card.sh"), "run.sh"), (sources.join("peers.py"), "peers.py")]

@@ -5,7 +5,7 @@
 //! device | which` and `TESTED gradients | …`; `test` stores these lines in `target/tested`. Devices without such a line are listed as
 //! untested in the first table, and omitted in the second.
 
-use crate::place::Place;
+use crate::repo::Repo;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -74,8 +74,8 @@ const BEGIN: &str = "<!-- devices: written by `cargo xtask devices` from the las
 const END: &str = "<!-- end of devices -->";
 
 /// Rewrites the tables.
-pub fn run(place: &Place) -> bool {
-    match write(place) {
+pub fn run(repo: &Repo) -> bool {
+    match write(repo) {
         Ok(()) => true,
         Err(why) => {
             println!("devices: {why}");
@@ -85,17 +85,17 @@ pub fn run(place: &Place) -> bool {
 }
 
 /// Stores the `TESTED` lines of a test run.
-pub fn keep(place: &Place, tested: &[String]) -> std::io::Result<()> {
-    std::fs::create_dir_all(place.target())?;
-    std::fs::write(place.target().join("tested"), tested.join("\n"))
+pub fn keep(repo: &Repo, tested: &[String]) -> std::io::Result<()> {
+    std::fs::create_dir_all(repo.target())?;
+    std::fs::write(repo.target().join("tested"), tested.join("\n"))
 }
 
-fn write(place: &Place) -> Result<(), String> {
-    let tested = std::fs::read_to_string(place.target().join("tested"))
+fn write(repo: &Repo) -> Result<(), String> {
+    let tested = std::fs::read_to_string(repo.target().join("tested"))
         .map_err(|_| "no test run to read; run `cargo xtask test` first".to_string())?;
-    let reports = reports(&place.root.join(HARDWARE))?;
+    let reports = reports(&repo.root.join(HARDWARE))?;
     for (name, table) in [("README.md", table(&tested, &reports)), ("docs/ops.md", operations(&tested))] {
-        let path = place.root.join(name);
+        let path = repo.root.join(name);
         let text = std::fs::read_to_string(&path).map_err(|error| format!("{name}: {error}"))?;
         let new = replaced(&text, &table).ok_or_else(|| format!("{name} has no {BEGIN} or {END}"))?;
         std::fs::write(path, new).map_err(|error| format!("{name}: {error}"))?;

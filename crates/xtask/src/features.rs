@@ -2,7 +2,7 @@
 //!
 //! The features are read from the manifests, so that a new driver that is not forwarded to the facade is found.
 
-use crate::place::Place;
+use crate::repo::Repo;
 use crate::shell::{cargo, quiet};
 
 /// Crates that forward the features of the drivers.
@@ -12,28 +12,28 @@ const HANDED_ON: &[&str] = &["runtime", "tensor", "nn", "panoply", "cli"];
 type Row = (String, String);
 
 /// Returns the features of a crate except `default`.
-pub fn names(place: &Place, krate: &str) -> Vec<String> {
-    rows(&manifest(place, krate)).into_iter().map(|(name, _)| name).filter(|name| name != "default").collect()
+pub fn names(repo: &Repo, krate: &str) -> Vec<String> {
+    rows(&manifest(repo, krate)).into_iter().map(|(name, _)| name).filter(|name| name != "default").collect()
 }
 
 /// Returns errors in the features: drivers that are not forwarded or not enabled by default.
-pub fn findings(place: &Place) -> Vec<String> {
-    let drivers = names(place, "driver");
+pub fn findings(repo: &Repo) -> Vec<String> {
+    let drivers = names(repo, "driver");
     let mut found = Vec::new();
     if drivers.is_empty() {
         found.push("crates/driver/Cargo.toml has no features".to_string());
     }
     for krate in HANDED_ON {
-        found.extend(unknown(krate, &manifest(place, krate), &drivers));
+        found.extend(unknown(krate, &manifest(repo, krate), &drivers));
     }
     found
 }
 
 /// Returns the driver libraries that a program without driver features depends on.
-pub fn pulled_in(place: &Place) -> Vec<String> {
-    let mut tree = cargo(place, &["tree", "--package", "panoply", "--no-default-features"]);
+pub fn pulled_in(repo: &Repo) -> Vec<String> {
+    let mut tree = cargo(repo, &["tree", "--package", "panoply", "--no-default-features"]);
     match quiet(tree.args(["--edges", "normal", "--prefix", "none", "--target", "all"])) {
-        Ok(tree) => left(&tree, &optional(&manifest(place, "driver"))),
+        Ok(tree) => left(&tree, &optional(&manifest(repo, "driver"))),
         Err(why) => vec![format!("cannot list the dependencies of the facade without features: {why}")],
     }
 }
@@ -71,8 +71,8 @@ fn left(tree: &str, packages: &[String]) -> Vec<String> {
     packages.iter().filter(here).map(|package| format!("the facade without features pulls in {package}")).collect()
 }
 
-fn manifest(place: &Place, krate: &str) -> String {
-    std::fs::read_to_string(place.root.join("crates").join(krate).join("Cargo.toml")).unwrap_or_default()
+fn manifest(repo: &Repo, krate: &str) -> String {
+    std::fs::read_to_string(repo.root.join("crates").join(krate).join("Cargo.toml")).unwrap_or_default()
 }
 
 /// Returns the rows of `[features]`, which must be one per line.
@@ -109,7 +109,7 @@ mod tests {
     #[test]
     fn this_repository_forwards_its_driver_features() {
         let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-        assert_eq!(findings(&Place { root }), Vec::<String>::new());
+        assert_eq!(findings(&Repo { root }), Vec::<String>::new());
     }
 
     #[test]

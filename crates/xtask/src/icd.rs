@@ -9,7 +9,7 @@
 //!
 //! Files are rewritten if they differ, since Intel's contains an absolute path and the repository can move.
 
-use crate::place::Place;
+use crate::repo::Repo;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -20,18 +20,18 @@ const SYSTEM: &str = "/etc/OpenCL/vendors";
 type Icd = (String, String);
 
 /// Returns the folder with every driver that tests run on.
-pub fn all(place: &Place) -> PathBuf {
-    place.tools().join("icd")
+pub fn all(repo: &Repo) -> PathBuf {
+    repo.tools().join("icd")
 }
 
 /// Returns the folder with only PoCL.
-pub fn one(place: &Place) -> PathBuf {
-    place.tools().join("icd-pocl")
+pub fn one(repo: &Repo) -> PathBuf {
+    repo.tools().join("icd-pocl")
 }
 
 /// Returns Intel's library in the virtual environment, if it and its undeclared dependency are installed.
-pub fn intel(place: &Place) -> Option<PathBuf> {
-    let lib = place.venv().join("lib");
+pub fn intel(repo: &Repo) -> Option<PathBuf> {
+    let lib = repo.venv().join("lib");
     let (driver, needs) = (lib.join("libintelocl.so"), lib.join("libsvml.so"));
     (driver.is_file() && needs.is_file()).then_some(driver)
 }
@@ -56,9 +56,9 @@ pub fn library(name: &str) -> Option<PathBuf> {
 }
 
 /// Updates the folders to the installed drivers.
-pub fn write(place: &Place) -> Result<(), String> {
+pub fn write(repo: &Repo) -> Result<(), String> {
     let registered = registered();
-    let intel: Option<Icd> = intel(place).map(|path| ("panoply-intel-cpu.icd".into(), path.display().to_string()));
+    let intel: Option<Icd> = intel(repo).map(|path| ("panoply-intel-cpu.icd".into(), path.display().to_string()));
     let oclgrind: Option<Icd> = oclgrind().map(|path| ("oclgrind.icd".into(), path.display().to_string()));
     let folders = [
         ("icd", registered.iter().chain(&intel).cloned().collect()),
@@ -67,7 +67,7 @@ pub fn write(place: &Place) -> Result<(), String> {
         ("icd-oclgrind", Vec::from_iter(oclgrind)),
     ];
     for (name, icds) in folders {
-        let folder = place.tools().join(name);
+        let folder = repo.tools().join(name);
         fill(&folder, &icds).map_err(|e| format!("{}: {e}", folder.display()))?;
     }
     Ok(())

@@ -4,7 +4,7 @@
 //! the tool report it too. If everything is installed, this costs a few file look-ups.
 
 use crate::icd;
-use crate::place::Place;
+use crate::repo::Repo;
 use crate::shell::{cargo, command, interactive, on_path, quiet};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -15,7 +15,7 @@ struct Tool {
     name: &'static str,
     /// The checks that are skipped without it.
     loses: &'static str,
-    present: fn(&Place) -> bool,
+    present: fn(&Repo) -> bool,
     how: Installer,
 }
 
@@ -34,13 +34,13 @@ const TOOLS: &[Tool] = &[
     Tool {
         name: "rustfmt",
         loses: "the format check",
-        present: |place| quiet(&mut cargo(place, &["fmt", "--version"])).is_ok(),
+        present: |repo| quiet(&mut cargo(repo, &["fmt", "--version"])).is_ok(),
         how: Installer::Rustup("rustfmt"),
     },
     Tool {
         name: "clippy",
         loses: "the lints",
-        present: |place| quiet(&mut cargo(place, &["clippy", "--version"])).is_ok(),
+        present: |repo| quiet(&mut cargo(repo, &["clippy", "--version"])).is_ok(),
         how: Installer::Rustup("clippy"),
     },
     Tool {
@@ -58,7 +58,7 @@ const TOOLS: &[Tool] = &[
     Tool {
         name: "Intel's CPU OpenCL runtime",
         loses: "OpenCL tests with f16, subgroups and SPIR-V",
-        present: |place| icd::intel(place).is_some(),
+        present: |repo| icd::intel(repo).is_some(),
         // The second package is an undeclared dependency of the first.
         how: Installer::Pip {
             arch: "x86_64",
@@ -86,7 +86,7 @@ const TOOLS: &[Tool] = &[
     Tool {
         name: "wasm-bindgen",
         loses: "the page that computes in a browser",
-        present: |place| wasm_bindgen(place).is_some(),
+        present: |repo| wasm_bindgen(repo).is_some(),
         how: Installer::Cargo { program: "wasm-bindgen-cli", library: "wasm-bindgen" },
     },
     Tool {
@@ -104,26 +104,26 @@ const TOOLS: &[Tool] = &[
     Tool {
         name: "onnxruntime",
         loses: "the check of ONNX files",
-        present: |place| onnxruntime(place).is_some(),
+        present: |repo| onnxruntime(repo).is_some(),
         how: Installer::Pip { arch: "x86_64", packages: &["onnxruntime==1.*", "numpy"] },
     },
     Tool {
         name: "OpenAI's Python client",
         loses: "the check of `serve` with it",
-        present: |place| has_package(place, "openai"),
+        present: |repo| has_package(repo, "openai"),
         how: Installer::Pip { arch: "x86_64", packages: &["openai==3.*"] },
     },
     Tool {
         name: "NVIDIA's ptxas",
         loses: "the compilation of CUDA kernels for every GPU from Maxwell to Blackwell",
-        present: |place| ptxas(place).is_some(),
+        present: |repo| ptxas(repo).is_some(),
         // The last version that supports both the oldest and the newest architecture.
         how: Installer::Pip { arch: "x86_64", packages: &["nvidia-cuda-nvcc-cu12==12.9.86"] },
     },
     Tool {
         name: "NVIDIA's NVRTC",
         loses: "external kernels in CUDA C++",
-        present: |place| nvrtc(place).is_some(),
+        present: |repo| nvrtc(repo).is_some(),
         how: Installer::Pip { arch: "x86_64", packages: &["nvidia-cuda-nvrtc-cu12==12.9.86"] },
     },
     Tool {
@@ -166,43 +166,43 @@ impl Tool {
 }
 
 /// Returns the Python that can run ONNX files.
-pub fn onnxruntime(place: &Place) -> Option<PathBuf> {
-    has_package(place, "onnxruntime").then(|| place.venv().join("bin").join("python"))
+pub fn onnxruntime(repo: &Repo) -> Option<PathBuf> {
+    has_package(repo, "onnxruntime").then(|| repo.venv().join("bin").join("python"))
 }
 
 /// Returns true if the Python of `.tools/venv` has a package.
-fn has_package(place: &Place, package: &str) -> bool {
-    let versions = std::fs::read_dir(place.venv().join("lib"));
+fn has_package(repo: &Repo, package: &str) -> bool {
+    let versions = std::fs::read_dir(repo.venv().join("lib"));
     let has = |version: std::fs::DirEntry| version.path().join("site-packages").join(package).is_dir();
     versions.is_ok_and(|versions| versions.flatten().any(has))
 }
 
 /// Returns wasm-bindgen, if it has the version of the library.
-pub fn wasm_bindgen(place: &Place) -> Option<PathBuf> {
-    let program = place.tools().join("bin").join("wasm-bindgen");
-    let version = quiet(command(place, &program).arg("--version")).ok()?;
-    (version.split_whitespace().nth(1) == locked(place, "wasm-bindgen").as_deref()).then_some(program)
+pub fn wasm_bindgen(repo: &Repo) -> Option<PathBuf> {
+    let program = repo.tools().join("bin").join("wasm-bindgen");
+    let version = quiet(command(repo, &program).arg("--version")).ok()?;
+    (version.split_whitespace().nth(1) == locked(repo, "wasm-bindgen").as_deref()).then_some(program)
 }
 
 /// Returns the version of a crate in Cargo.lock.
-fn locked(place: &Place, name: &str) -> Option<String> {
-    let lock = std::fs::read_to_string(place.root.join("Cargo.lock")).ok()?;
+fn locked(repo: &Repo, name: &str) -> Option<String> {
+    let lock = std::fs::read_to_string(repo.root.join("Cargo.lock")).ok()?;
     let (_, rest) = lock.split_once(&format!("name = \"{name}\"\nversion = \""))?;
     Some(rest.split_once('"')?.0.to_string())
 }
 
 /// Returns the path where pip installs NVIDIA's assembler.
-fn ptxas(place: &Place) -> Option<PathBuf> {
-    nvidia(place, "cuda_nvcc/bin/ptxas")
+fn ptxas(repo: &Repo) -> Option<PathBuf> {
+    nvidia(repo, "cuda_nvcc/bin/ptxas")
 }
 
 /// Returns the path where pip installs NVIDIA's compiler for CUDA C++.
-fn nvrtc(place: &Place) -> Option<PathBuf> {
-    nvidia(place, "cuda_nvrtc/lib/libnvrtc.so.12")
+fn nvrtc(repo: &Repo) -> Option<PathBuf> {
+    nvidia(repo, "cuda_nvrtc/lib/libnvrtc.so.12")
 }
 
-fn nvidia(place: &Place, file: &str) -> Option<PathBuf> {
-    let versions = std::fs::read_dir(place.venv().join("lib")).ok()?;
+fn nvidia(repo: &Repo, file: &str) -> Option<PathBuf> {
+    let versions = std::fs::read_dir(repo.venv().join("lib")).ok()?;
     let at = |version: std::fs::DirEntry| version.path().join("site-packages/nvidia").join(file);
     versions.flatten().map(at).find(|file| file.is_file())
 }
@@ -226,71 +226,71 @@ pub enum PackageLists {
 }
 
 /// Runs `cargo xtask install`.
-pub fn run(place: &Place) -> bool {
-    let skipped = ensure(place, Missing::Install);
+pub fn run(repo: &Repo) -> bool {
+    let skipped = ensure(repo, Missing::Install);
     skipped.iter().for_each(|line| println!("{line}"));
-    println!("OpenCL drivers for the tests: OCL_ICD_VENDORS={}", icd::all(place).display());
+    println!("OpenCL drivers for the tests: OCL_ICD_VENDORS={}", icd::all(repo).display());
     println!("{} of {} tools are installed", TOOLS.len() - skipped.len(), TOOLS.len());
     true
 }
 
 /// Looks for every tool, installs what is missing if allowed, and returns one line per tool that is still missing.
-pub fn ensure(place: &Place, missing: Missing) -> Vec<String> {
+pub fn ensure(repo: &Repo, missing: Missing) -> Vec<String> {
     let mut skipped = Vec::new();
     let mut apt_lists = PackageLists::Unknown;
-    let absent: Vec<&Tool> = TOOLS.iter().filter(|tool| !(tool.present)(place)).collect();
+    let absent: Vec<&Tool> = TOOLS.iter().filter(|tool| !(tool.present)(repo)).collect();
     if missing == Missing::Install {
         let plan: Vec<String> =
-            absent.iter().filter(|tool| obstacle(place, tool).is_none()).map(|tool| tool.plan()).collect();
+            absent.iter().filter(|tool| obstacle(repo, tool).is_none()).map(|tool| tool.plan()).collect();
         if !plan.is_empty() {
             println!("the tests need what is missing here; this run installs:\n  {}", plan.join("\n  "));
         }
     }
     for tool in absent {
         let result = match missing {
-            Missing::Install => install(place, tool, &mut apt_lists),
+            Missing::Install => install(repo, tool, &mut apt_lists),
             Missing::Name => Err("not installed; run `cargo xtask install`".to_string()),
         };
         if let Err(why) = result {
             skipped.push(format!("SKIPPED: {}, {}: {why}", tool.name, tool.loses));
         }
     }
-    if let Err(why) = icd::write(place) {
+    if let Err(why) = icd::write(repo) {
         skipped.push(format!("SKIPPED: folders for OCL_ICD_VENDORS: {why}"));
     }
     skipped
 }
 
-fn install(place: &Place, tool: &Tool, apt_lists: &mut PackageLists) -> Result<(), String> {
-    if let Some(obstacle) = obstacle(place, tool) {
+fn install(repo: &Repo, tool: &Tool, apt_lists: &mut PackageLists) -> Result<(), String> {
+    if let Some(obstacle) = obstacle(repo, tool) {
         return Err(obstacle);
     }
     println!("installing {} …", tool.name);
-    let mut result = attempt(place, tool, apt_lists);
+    let mut result = attempt(repo, tool, apt_lists);
     if let Err(why) = &result {
         println!("cannot install {} ({why}); trying again …", tool.name);
         // The usual causes are temporary: a lock held by another apt, outdated lists, a busy mirror.
         std::thread::sleep(Duration::from_secs(2));
         *apt_lists = PackageLists::Unknown;
-        result = attempt(place, tool, apt_lists);
+        result = attempt(repo, tool, apt_lists);
     }
     result?;
-    match (tool.present)(place) {
+    match (tool.present)(repo) {
         true => Ok(()),
         false => Err("installed, but its files were not found".to_string()),
     }
 }
 
 /// Returns an obstacle that a second attempt would not remove.
-fn obstacle(place: &Place, tool: &Tool) -> Option<String> {
+fn obstacle(repo: &Repo, tool: &Tool) -> Option<String> {
     match tool.how {
-        Installer::Apt(packages) => apt_obstacle(place, packages),
+        Installer::Apt(packages) => apt_obstacle(repo, packages),
         Installer::Pip { arch, .. } => {
             let published = std::env::consts::ARCH == arch && cfg!(target_os = "linux");
             (!published).then(|| format!("only published for {arch} Linux"))
         }
         Installer::Cargo { library, .. } => {
-            locked(place, library).is_none().then(|| format!("Cargo.lock has no {library}"))
+            locked(repo, library).is_none().then(|| format!("Cargo.lock has no {library}"))
         }
         Installer::Rustup(component) => {
             (!on_path("rustup")).then(|| format!("rustup not found; install {component} of the toolchain manually"))
@@ -298,98 +298,98 @@ fn obstacle(place: &Place, tool: &Tool) -> Option<String> {
     }
 }
 
-fn apt_obstacle(place: &Place, packages: &[&str]) -> Option<String> {
+fn apt_obstacle(repo: &Repo, packages: &[&str]) -> Option<String> {
     let by_hand = packages.join(" ");
     if !on_path("apt-get") {
         return Some(format!("apt-get not found; install the equivalent of the Debian packages {by_hand} manually"));
     }
-    let may = is_root(place) || on_path("sudo");
+    let may = is_root(repo) || on_path("sudo");
     (!may).then(|| format!("needs root, but sudo was not found; run as root: apt-get install {by_hand}"))
 }
 
-fn attempt(place: &Place, tool: &Tool, apt_lists: &mut PackageLists) -> Result<(), String> {
+fn attempt(repo: &Repo, tool: &Tool, apt_lists: &mut PackageLists) -> Result<(), String> {
     match tool.how {
-        Installer::Apt(packages) => apt(place, packages, apt_lists),
+        Installer::Apt(packages) => apt(repo, packages, apt_lists),
         Installer::Pip { packages, .. } => {
-            venv(place, &place.venv(), apt_lists)?;
-            pip(place, &place.venv(), packages)
+            venv(repo, &repo.venv(), apt_lists)?;
+            pip(repo, &repo.venv(), packages)
         }
         Installer::Cargo { program, library } => {
-            let (root, version) = (place.tools(), locked(place, library).unwrap_or_default());
-            let cargo = cargo(place, &[]).get_program().to_string_lossy().into_owned();
+            let (root, version) = (repo.tools(), locked(repo, library).unwrap_or_default());
+            let cargo = cargo(repo, &[]).get_program().to_string_lossy().into_owned();
             let install = ["install", program, "--version", &version, "--debug", "--no-default-features", "--root"];
-            quiet(limited(place, &cargo, 30, &install).arg(root)).map(drop)
+            quiet(limited(repo, &cargo, 30, &install).arg(root)).map(drop)
         }
         Installer::Rustup(component) => {
-            quiet(&mut limited(place, "rustup", 5, &["component", "add", component])).map(drop)
+            quiet(&mut limited(repo, "rustup", 5, &["component", "add", component])).map(drop)
         }
     }
 }
 
-fn apt(place: &Place, packages: &[&str], lists: &mut PackageLists) -> Result<(), String> {
+fn apt(repo: &Repo, packages: &[&str], lists: &mut PackageLists) -> Result<(), String> {
     // A fresh container has no package lists.
     if *lists == PackageLists::Unknown {
-        quiet(&mut as_root(place, &["update", "-o", "Acquire::http::Timeout=30"]))?;
+        quiet(&mut as_root(repo, &["update", "-o", "Acquire::http::Timeout=30"]))?;
         *lists = PackageLists::Fresh;
     }
     let mut install = vec!["install", "--yes", "--no-install-recommends", "-o", "DPkg::Lock::Timeout=120"];
     install.extend(packages);
-    quiet(&mut as_root(place, &install)).map(drop)
+    quiet(&mut as_root(repo, &install)).map(drop)
 }
 
-fn as_root(place: &Place, apt: &[&str]) -> Command {
+fn as_root(repo: &Repo, apt: &[&str]) -> Command {
     let environment = ["env", "DEBIAN_FRONTEND=noninteractive", "apt-get"];
-    if is_root(place) {
-        return limited(place, "env", 15, &[&environment[1..], apt].concat());
+    if is_root(repo) {
+        return limited(repo, "env", 15, &[&environment[1..], apt].concat());
     }
     if interactive() {
-        let mut sudo = command(place, "sudo");
+        let mut sudo = command(repo, "sudo");
         sudo.args(environment).args(apt).stdin(Stdio::inherit());
         return sudo;
     }
-    limited(place, "sudo", 15, &[&["--non-interactive"], &environment[..], apt].concat())
+    limited(repo, "sudo", 15, &[&["--non-interactive"], &environment[..], apt].concat())
 }
 
-pub fn is_root(place: &Place) -> bool {
-    quiet(command(place, "id").arg("-u")).is_ok_and(|user| user.trim() == "0")
+pub fn is_root(repo: &Repo) -> bool {
+    quiet(command(repo, "id").arg("-u")).is_ok_and(|user| user.trim() == "0")
 }
 
 /// Installs packages into an existing virtual environment.
-pub fn pip(place: &Place, venv: &Path, packages: &[&str]) -> Result<(), String> {
+pub fn pip(repo: &Repo, venv: &Path, packages: &[&str]) -> Result<(), String> {
     let python = venv.join("bin").join("python");
     let mut arguments = vec!["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--timeout", "30"];
     arguments.extend(packages);
-    quiet(&mut limited(place, &python.to_string_lossy(), 15, &arguments)).map(drop)
+    quiet(&mut limited(repo, &python.to_string_lossy(), 15, &arguments)).map(drop)
 }
 
 /// Creates a virtual environment, if it is missing or incomplete.
-pub fn venv(place: &Place, folder: &Path, apt_lists: &mut PackageLists) -> Result<(), String> {
+pub fn venv(repo: &Repo, folder: &Path, apt_lists: &mut PackageLists) -> Result<(), String> {
     let python = folder.join("bin").join("python");
-    if python.is_file() && quiet(command(place, &python).args(["-m", "pip", "--version"])).is_ok() {
+    if python.is_file() && quiet(command(repo, &python).args(["-m", "pip", "--version"])).is_ok() {
         return Ok(());
     }
     let folder = folder.to_string_lossy();
-    let make = || quiet(&mut limited(place, "python3", 5, &["-m", "venv", "--clear", &folder]));
+    let make = || quiet(&mut limited(repo, "python3", 5, &["-m", "venv", "--clear", &folder]));
     if make().is_ok() {
         return Ok(());
     }
     // Debian ships a part of Python's venv module in a separate package.
     let packages = ["python3-venv"];
-    if let Some(obstacle) = apt_obstacle(place, &packages) {
+    if let Some(obstacle) = apt_obstacle(repo, &packages) {
         return Err(format!("python3 cannot make a virtual environment: {obstacle}"));
     }
-    apt(place, &packages, apt_lists)?;
+    apt(repo, &packages, apt_lists)?;
     make().map(drop)
 }
 
 /// Returns a command with a time limit, if coreutils are installed; otherwise a server that does not answer can block it forever.
-pub fn limited(place: &Place, program: &str, minutes: u32, arguments: &[&str]) -> Command {
+pub fn limited(repo: &Repo, program: &str, minutes: u32, arguments: &[&str]) -> Command {
     if !on_path("timeout") {
-        let mut plain = command(place, program);
+        let mut plain = command(repo, program);
         plain.args(arguments);
         return plain;
     }
-    let mut limited = command(place, "timeout");
+    let mut limited = command(repo, "timeout");
     limited.args(["--kill-after=10", &format!("{minutes}m"), program]).args(arguments);
     limited
 }
@@ -400,8 +400,7 @@ mod tests {
 
     #[test]
     fn impossible_install_returns_the_reason() {
-        let nowhere =
-            Place { root: std::env::temp_dir().join(format!("panoply-xtask-install-{}", std::process::id())) };
+        let nowhere = Repo { root: std::env::temp_dir().join(format!("panoply-xtask-install-{}", std::process::id())) };
         std::fs::create_dir_all(&nowhere.root).unwrap();
         let tool = Tool {
             name: "unobtainium",
@@ -425,7 +424,7 @@ mod tests {
 
     #[test]
     fn reporting_missing_tools_installs_nothing() {
-        let nowhere = Place { root: std::env::temp_dir().join(format!("panoply-xtask-name-{}", std::process::id())) };
+        let nowhere = Repo { root: std::env::temp_dir().join(format!("panoply-xtask-name-{}", std::process::id())) };
         std::fs::create_dir_all(&nowhere.root).unwrap();
         let skipped = ensure(&nowhere, Missing::Name);
         assert!(skipped.iter().any(|line| line.starts_with("SKIPPED: Intel's CPU OpenCL runtime, ")), "{skipped:?}");

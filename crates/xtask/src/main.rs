@@ -10,8 +10,8 @@ mod icd;
 mod install;
 mod peers;
 mod peers_llm;
-mod place;
 mod programs;
+mod repo;
 mod shell;
 mod size;
 mod tally;
@@ -47,27 +47,27 @@ usage: cargo xtask <task>
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let place = match place::Place::find() {
-        Ok(place) => place,
+    let repo = match repo::Repo::find() {
+        Ok(repo) => repo,
         Err(message) => return fail(&message),
     };
     let green = match words.as_slice() {
-        ["setup" | "install"] => install::run(&place),
-        ["test"] => test::run(&place, tier::Tier::Default),
-        ["test", "--quick"] => test::run(&place, tier::Tier::Quick),
-        ["test", "--full"] => test::run(&place, tier::Tier::Full),
-        ["devices"] => devices::run(&place),
-        ["card"] => card::run(&place, None),
-        ["card", "--binary", file] => card::run(&place, Some(file)),
-        ["peers"] => peers::run(&place),
-        ["peers", "tables"] => peers::run_tables(&place),
-        ["peers", "llm"] => peers_llm::run(&place),
-        ["web"] => web::run(&place),
-        ["web", "--check"] => web::run_check(&place),
-        ["tidy"] => tidy::run(&place),
-        ["vnn", "--data", data] => vnn::run(&place, data, None),
-        ["vnn", "--data", data, "--seconds", seconds] => vnn::run(&place, data, Some(seconds)),
-        ["size"] => size::run(&place),
+        ["setup" | "install"] => install::run(&repo),
+        ["test"] => test::run(&repo, tier::Tier::Default),
+        ["test", "--quick"] => test::run(&repo, tier::Tier::Quick),
+        ["test", "--full"] => test::run(&repo, tier::Tier::Full),
+        ["devices"] => devices::run(&repo),
+        ["card"] => card::run(&repo, None),
+        ["card", "--binary", file] => card::run(&repo, Some(file)),
+        ["peers"] => peers::run(&repo),
+        ["peers", "tables"] => peers::run_tables(&repo),
+        ["peers", "llm"] => peers_llm::run(&repo),
+        ["web"] => web::run(&repo),
+        ["web", "--check"] => web::run_check(&repo),
+        ["tidy"] => tidy::run(&repo),
+        ["vnn", "--data", data] => vnn::run(&repo, data, None),
+        ["vnn", "--data", data, "--seconds", seconds] => vnn::run(&repo, data, Some(seconds)),
+        ["size"] => size::run(&repo),
         ["help" | "--help" | "-h"] => {
             print!("{USAGE}");
             true

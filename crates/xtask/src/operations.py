@@ -236,7 +236,7 @@ def median(run):
 
 
 def theirs(name):
-    alone = name.removesuffix(" with slopes")
+    alone = name.removesuffix(" with gradients")
     inputs, op = ROWS[alone]
     if name == alone:
         with torch.no_grad():
@@ -258,7 +258,7 @@ def main():
         "",
         f"{datetime.date.today()}, {platform.machine()}, {os.cpu_count()} threads, PyTorch {torch.__version__}: medians in milliseconds of arrays of some "
         "megabytes, which caches",
-        "hold; with slopes: forwards and backwards. The shapes are in `crates/xtask/src/operations.py`. Made by `cargo xtask peers`.",
+        "hold; with gradients: forwards and backwards. The shapes are in `crates/xtask/src/operations.py`. Made by `cargo xtask peers`.",
         "",
         f"{lost} of {len(rows)} rows take us longer; those come first.",
         "",

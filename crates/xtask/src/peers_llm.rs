@@ -4,15 +4,15 @@
 //! programs take turns, and writes the table.
 
 use crate::install::{self, PackageLists};
-use crate::place::Place;
+use crate::repo::Repo;
 use crate::shell::{cargo, command, quiet, stream};
 
 const PACKAGES: &[&str] = &["numpy", "gguf"];
 const LLAMA_CPP: &str = "llama-cpp-python==0.3.36";
 
 /// Writes `docs/measured/llm-cpu.md`.
-pub fn run(place: &Place) -> bool {
-    match measure(place) {
+pub fn run(repo: &Repo) -> bool {
+    match measure(repo) {
         Ok(green) => green,
         Err(why) => {
             println!("peers llm: {why}");
@@ -21,24 +21,24 @@ pub fn run(place: &Place) -> bool {
     }
 }
 
-fn measure(place: &Place) -> Result<bool, String> {
-    let venv = place.tools().join("peers-llm");
+fn measure(repo: &Repo) -> Result<bool, String> {
+    let venv = repo.tools().join("peers-llm");
     let python = venv.join("bin").join("python");
-    if quiet(command(place, &python).args(["-c", "import gguf, llama_cpp"])).is_err() {
+    if quiet(command(repo, &python).args(["-c", "import gguf, llama_cpp"])).is_err() {
         println!("building llama.cpp …");
-        install::venv(place, &venv, &mut PackageLists::Unknown)?;
-        install::pip(place, &venv, PACKAGES)?;
-        let mut build = command(place, &python);
+        install::venv(repo, &venv, &mut PackageLists::Unknown)?;
+        install::pip(repo, &venv, PACKAGES)?;
+        let mut build = command(repo, &python);
         build.args(["-m", "pip", "install", "--quiet", "--no-binary", "llama-cpp-python", LLAMA_CPP]);
         quiet(build.env("CMAKE_ARGS", "-DGGML_NATIVE=ON"))?;
     }
-    if !stream(&mut cargo(place, &["build", "--release", "--package", "panoply-cli"]), |_| true)? {
+    if !stream(&mut cargo(repo, &["build", "--release", "--package", "panoply-cli"]), |_| true)? {
         return Ok(false);
     }
-    let mut script = command(place, &python);
-    script.arg(place.root.join("crates/xtask/src/peers_llm.py"));
-    script.arg(place.target().join("release").join("panoply"));
-    script.arg(place.tools().join("models"));
-    script.arg(place.root.join("docs/measured/llm-cpu.md"));
+    let mut script = command(repo, &python);
+    script.arg(repo.root.join("crates/xtask/src/peers_llm.py"));
+    script.arg(repo.target().join("release").join("panoply"));
+    script.arg(repo.tools().join("models"));
+    script.arg(repo.root.join("docs/measured/llm-cpu.md"));
     stream(&mut script, |_| true)
 }

@@ -1,6 +1,6 @@
 //! Runs the workspace's test programs in parallel, one per core: `cargo test` runs them sequentially, and each waits for its slowest test.
 
-use crate::place::Place;
+use crate::repo::Repo;
 use crate::shell::{cargo, command, quiet, stream};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -33,10 +33,10 @@ pub struct End {
 ///
 /// # Errors
 /// A program that does not compile; cargo prints why.
-pub fn built(place: &Place, wanted: impl Fn(&str) -> bool) -> Result<Vec<Program>, String> {
+pub fn built(repo: &Repo, wanted: impl Fn(&str) -> bool) -> Result<Vec<Program>, String> {
     let arguments = ["test", "--workspace", "--no-run", "--message-format=json-render-diagnostics"];
     let mut artifacts = Vec::new();
-    let succeeded = stream(&mut cargo(place, &arguments), |line| {
+    let succeeded = stream(&mut cargo(repo, &arguments), |line| {
         let ours = line.starts_with('{');
         if ours {
             artifacts.push(line.to_string());
@@ -47,9 +47,9 @@ pub fn built(place: &Place, wanted: impl Fn(&str) -> bool) -> Result<Vec<Program
         return Err("the tests do not compile".to_string());
     }
     // Tests of procedural macros load the standard library from this folder, which cargo would add to the search path.
-    let libraries = quiet(command(place, "rustc").args(["--print", "target-libdir"]))?;
+    let libraries = quiet(command(repo, "rustc").args(["--print", "target-libdir"]))?;
     let mut programs = Vec::new();
-    for program in artifacts.iter().filter_map(|artifact| program(place, artifact, libraries.trim())) {
+    for program in artifacts.iter().filter_map(|artifact| program(repo, artifact, libraries.trim())) {
         programs.extend(modules(program)?);
     }
     programs.retain(|program| wanted(&program.name));
@@ -99,17 +99,17 @@ fn clone(command: &mut Command) -> Command {
 }
 
 /// The examples in the documentation, which rustdoc builds and runs.
-pub fn documentation(place: &Place) -> Program {
-    let command = cargo(place, &["test", "--workspace", "--doc", "--no-fail-fast", "--", "--show-output"]);
+pub fn documentation(repo: &Repo) -> Program {
+    let command = cargo(repo, &["test", "--workspace", "--doc", "--no-fail-fast", "--", "--show-output"]);
     Program { name: "documentation".to_string(), command }
 }
 
 /// The program of one line that cargo wrote, if it is a test.
-fn program(place: &Place, artifact: &str, libraries: &str) -> Option<Program> {
+fn program(repo: &Repo, artifact: &str, libraries: &str) -> Option<Program> {
     let is_test = artifact.split_once("\"profile\":")?.1.split_once('}')?.0.contains("\"test\":true");
     let (executable, source) = (field(artifact, "executable")?, field(artifact, "src_path")?);
     let manifest = PathBuf::from(field(artifact, "manifest_path")?);
-    let name = PathBuf::from(source).strip_prefix(&place.root).ok()?.to_string_lossy().into_owned();
+    let name = PathBuf::from(source).strip_prefix(&repo.root).ok()?.to_string_lossy().into_owned();
     if !is_test {
         return None;
     }
@@ -117,7 +117,7 @@ fn program(place: &Place, artifact: &str, libraries: &str) -> Option<Program> {
     // `…#panoply-ir@0.1.0`, or `…/panoply#0.1.0` if the folder has the name of the package.
     let id = field(artifact, "package_id")?.split_once('#')?.1;
     let package = id.split_once('@').map_or_else(|| folder.file_name(), |(package, _)| Some(package.as_ref()))?;
-    let mut command = command(place, executable);
+    let mut command = command(repo, executable);
     command.arg("--show-output").current_dir(folder);
     command.env("CARGO_MANIFEST_DIR", folder).env("CARGO", std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.env("CARGO_PKG_NAME", package);
@@ -170,7 +170,7 @@ mod tests {
     const TEST: &str = r#"{"reason":"compiler-artifact","package_id":"path+file:///r/crates/a#panoply-a@0.1.0","manifest_path":"/r/crates/a/Cargo.toml","target":{"kind":["test"],"name":"deep","src_path":"/r/crates/a/tests/deep.rs","test":true},"profile":{"opt_level":"1","test":true},"features":[],"executable":"/r/target/debug/deps/deep-1","fresh":true}"#;
 
     fn found(artifact: &str) -> Option<Program> {
-        program(&Place { root: PathBuf::from("/r") }, artifact, "/lib")
+        program(&Repo { root: PathBuf::from("/r") }, artifact, "/lib")
     }
 
     #[test]
@@ -198,10 +198,10 @@ mod tests {
 
     #[test]
     fn modules_of_a_program_are_processes() {
-        let place = Place { root: std::env::temp_dir() };
+        let repo = Repo { root: std::env::temp_dir() };
         let script =
             "if [ $2 = --list ]; then printf 'b::x: test\\na::y: test\\nb::c::z: test\\n'; else echo $WORD $@; fi";
-        let mut command = command(&place, "sh");
+        let mut command = command(&repo, "sh");
         command.args(["-c", script, "sh", "--show-output"]).env("WORD", "one");
         let modules = modules(Program { name: "crates/x/tests/it/main.rs".to_string(), command }).unwrap();
         let mut ends = Vec::new();
@@ -214,9 +214,9 @@ mod tests {
 
     #[test]
     fn outputs_of_programs_are_separated() {
-        let place = Place { root: std::env::temp_dir() };
+        let repo = Repo { root: std::env::temp_dir() };
         let shell = |name: &str, script: &str| {
-            let mut command = command(&place, "sh");
+            let mut command = command(&repo, "sh");
             command.args(["-c", script]);
             Program { name: name.to_string(), command }
         };

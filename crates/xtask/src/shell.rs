@@ -1,15 +1,15 @@
 //! Runs other programs. A child has no stdin unless a user is at the terminal, so it cannot wait for input.
 
-use crate::place::Place;
+use crate::repo::Repo;
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, IsTerminal, Write};
 use std::process::{Command, Stdio};
 
 /// Returns a command in the repository's root, without the environment variables that `cargo run` added: with a leaked
 /// `CARGO_MANIFEST_DIR`, build scripts would run again on each change between `cargo xtask` and plain cargo.
-pub fn command(place: &Place, program: impl AsRef<OsStr>) -> Command {
+pub fn command(repo: &Repo, program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(program);
-    command.current_dir(&place.root).stdin(Stdio::null());
+    command.current_dir(&repo.root).stdin(Stdio::null());
     for (name, _) in std::env::vars_os() {
         let name = name.to_string_lossy();
         if ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_NAME"].iter().any(|prefix| name.starts_with(prefix)) {
@@ -20,9 +20,9 @@ pub fn command(place: &Place, program: impl AsRef<OsStr>) -> Command {
 }
 
 /// Returns the cargo that runs this program.
-pub fn cargo(place: &Place, arguments: &[&str]) -> Command {
+pub fn cargo(repo: &Repo, arguments: &[&str]) -> Command {
     let program = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut command = command(place, program);
+    let mut command = command(repo, program);
     command.args(arguments);
     if std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none() {
         command.env("CARGO_TERM_COLOR", "always");

@@ -1,6 +1,6 @@
 //! `cargo xtask size`: the size of the project.
 
-use crate::place::Place;
+use crate::repo::Repo;
 use crate::tidy::{self, Source};
 use std::collections::BTreeMap;
 use std::ops::AddAssign;
@@ -24,8 +24,8 @@ impl AddAssign for Lines {
 }
 
 /// Prints the table.
-pub fn run(place: &Place) -> bool {
-    let sources = match tidy::read(&place.root) {
+pub fn run(repo: &Repo) -> bool {
+    let sources = match tidy::read(&repo.root) {
         Ok(sources) => sources,
         Err(message) => {
             println!("size: {message}");
@@ -44,7 +44,7 @@ pub fn run(place: &Place) -> bool {
         total += *lines;
     }
     print_row("all", &total);
-    let binary = place.target().join("release").join(format!("panoply{}", std::env::consts::EXE_SUFFIX));
+    let binary = repo.target().join("release").join(format!("panoply{}", std::env::consts::EXE_SUFFIX));
     match std::fs::metadata(&binary) {
         Ok(metadata) => println!("\nrelease binary: {:.1} MB", metadata.len() as f64 / 1e6),
         Err(_) => println!("\nrelease binary: not built; `cargo build --release -p panoply-cli`"),

@@ -76,8 +76,8 @@ impl Tally {
             self.in_a_failure = false;
         } else if let (true, Some(failure)) = (self.in_a_failure, self.failures.last_mut()) {
             // Other output of the test can precede it on the line.
-            if let Some((_, place)) = line.split_once("' panicked at ").or(line.split_once(") panicked at ")) {
-                *failure += &format!(": {place}");
+            if let Some((_, repo)) = line.split_once("' panicked at ").or(line.split_once(") panicked at ")) {
+                *failure += &format!(": {repo}");
                 self.of_a_failure = LINES_OF_A_PANIC;
             } else if self.of_a_failure > 0 {
                 *failure += &format!(" {line}");

@@ -4,7 +4,7 @@
 //! compiler. Each target has a separate folder in cargo's output; build scripts and macros, which run on the host, are shared.
 
 use crate::install;
-use crate::place::Place;
+use crate::repo::Repo;
 use crate::shell::{on_path, quiet};
 use crate::tier::Tier;
 use std::time::Duration;
@@ -42,11 +42,11 @@ impl Target {
     }
 
     /// Installs the standard library of the target; tries twice.
-    pub fn add(&self, place: &Place) -> Result<(), String> {
+    pub fn add(&self, repo: &Repo) -> Result<(), String> {
         if !on_path("rustup") {
             return Err("rustup not found".to_string());
         }
-        let attempt = || quiet(&mut install::limited(place, "rustup", 5, &["target", "add", self.triple])).map(drop);
+        let attempt = || quiet(&mut install::limited(repo, "rustup", 5, &["target", "add", self.triple])).map(drop);
         attempt().or_else(|why| {
             println!("cannot add {} ({why}); trying again …", self.triple);
             std::thread::sleep(Duration::from_secs(2));

@@ -6,8 +6,8 @@ use crate::devices;
 use crate::features;
 use crate::icd;
 use crate::install::{self, Missing};
-use crate::place::Place;
 use crate::programs::{self, Program};
+use crate::repo::Repo;
 use crate::shell::{cargo, command, on_path, quiet, stream};
 use crate::tally::Tally;
 use crate::targets::TARGETS;
@@ -23,7 +23,7 @@ struct Stage {
     /// The lowest tier that includes it.
     from: Tier,
     /// Returns true if the repository contains what the stage checks; otherwise the stage is not listed.
-    applies: fn(&Place) -> bool,
+    applies: fn(&Repo) -> bool,
     run: fn(&mut Run) -> Outcome,
 }
 
@@ -74,6 +74,9 @@ const SLOW: [&str; 17] = [
     "crates/tensor/tests/it/strided_inputs",
 ];
 
+/// Number of test programs that the summary lists, the longest first.
+const LONGEST_SHOWN: usize = 16;
+
 /// Result of a stage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Outcome {
@@ -84,17 +87,19 @@ enum Outcome {
 
 /// State of a run.
 struct Run<'a> {
-    place: &'a Place,
+    repo: &'a Repo,
     tier: Tier,
     tally: Tally,
+    /// Name and duration of each test program.
+    durations: Vec<(String, Duration)>,
 }
 
 /// Runs the stages of `tier`; returns true if none failed.
-pub fn run(place: &Place, tier: Tier) -> bool {
+pub fn run(repo: &Repo, tier: Tier) -> bool {
     let started = Instant::now();
-    let mut run = Run { place, tier, tally: Tally::default() };
+    let mut run = Run { repo, tier, tally: Tally::default(), durations: Vec::new() };
     let mut ends = Vec::new();
-    for stage in STAGES.iter().filter(|stage| stage.from <= tier && (stage.applies)(place)) {
+    for stage in STAGES.iter().filter(|stage| stage.from <= tier && (stage.applies)(repo)) {
         println!("\n── {} ──", stage.name);
         let stage_started = Instant::now();
         let outcome = (stage.run)(&mut run);
@@ -102,15 +107,16 @@ pub fn run(place: &Place, tier: Tier) -> bool {
     }
     // A quick run leaves out devices.
     if tier > Tier::Quick
-        && let Err(error) = devices::keep(place, &run.tally.tested)
+        && let Err(error) = devices::keep(repo, &run.tally.tested)
     {
         println!("cannot store the tested devices: {error}");
     }
-    summary(&ends, &run.tally, started.elapsed());
+    summary(&ends, &run, started.elapsed());
     ends.iter().all(|(_, outcome, _)| *outcome != Outcome::Failed)
 }
 
-fn summary(ends: &[(&str, Outcome, Duration)], tally: &Tally, total: Duration) {
+fn summary(ends: &[(&str, Outcome, Duration)], run: &Run<'_>, total: Duration) {
+    let tally = &run.tally;
     println!("\n── summary ──");
     for (name, outcome, took) in ends {
         let word = match outcome {
@@ -121,6 +127,11 @@ fn summary(ends: &[(&str, Outcome, Duration)], tally: &Tally, total: Duration) {
         println!("{name:<18} {word:<8} {:>7.1} s", took.as_secs_f64());
     }
     println!("{:<18} {:<8} {:>7.1} s", "all", "", total.as_secs_f64());
+    let mut longest: Vec<_> = run.durations.iter().collect();
+    longest.sort_by_key(|(_, took)| std::cmp::Reverse(*took));
+    let longest: Vec<String> =
+        longest.iter().take(LONGEST_SHOWN).map(|(name, took)| format!("{name} {:.0} s", took.as_secs_f64())).collect();
+    println!("longest: {}", longest.join(", "));
     for line in tally.skipped.iter().chain(&tally.failures) {
         println!("{line}");
     }
@@ -151,9 +162,10 @@ impl Run<'_> {
 
     /// Runs test programs; shows their output and counts their tests as each ends.
     fn programs(&mut self, programs: Result<Vec<Program>, String>, prepare: impl Fn(&mut Command) + Sync) -> Outcome {
-        let (mut outcome, tally) = (Outcome::Passed, &mut self.tally);
+        let (mut outcome, tally, durations) = (Outcome::Passed, &mut self.tally, &mut self.durations);
         let ended = |end: programs::End| {
             println!("{} ({:.1} s)", end.name, end.took.as_secs_f64());
+            durations.push((end.name.clone(), end.took));
             let failed_before = tally.failed;
             end.lines.iter().filter(|line| tally.watch(line)).for_each(|line| println!("{line}"));
             if finish(end.result) == Outcome::Failed {
@@ -186,7 +198,7 @@ impl Run<'_> {
 
     /// Returns true if cargo has this subcommand; otherwise the install stage has reported it as missing.
     fn has(&self, subcommand: &str) -> bool {
-        quiet(&mut cargo(self.place, &[subcommand, "--version"])).is_ok()
+        quiet(&mut cargo(self.repo, &[subcommand, "--version"])).is_ok()
     }
 }
 
@@ -210,13 +222,13 @@ fn worst(outcomes: impl IntoIterator<Item = Outcome>) -> Outcome {
     })
 }
 
-fn always(_: &Place) -> bool {
+fn always(_: &Repo) -> bool {
     true
 }
 
 fn install_tools(run: &mut Run) -> Outcome {
     let missing = if run.tier == Tier::Quick { Missing::Name } else { Missing::Install };
-    let skipped = install::ensure(run.place, missing);
+    let skipped = install::ensure(run.repo, missing);
     skipped.iter().for_each(|line| println!("{line}"));
     run.tally.skipped.extend(skipped);
     Outcome::Passed
@@ -224,7 +236,7 @@ fn install_tools(run: &mut Run) -> Outcome {
 
 fn format(run: &mut Run) -> Outcome {
     match run.has("fmt") {
-        true => run.step(&mut cargo(run.place, &["fmt", "--all", "--check"])),
+        true => run.step(&mut cargo(run.repo, &["fmt", "--all", "--check"])),
         false => Outcome::Skipped,
     }
 }
@@ -232,33 +244,33 @@ fn format(run: &mut Run) -> Outcome {
 fn lint(run: &mut Run) -> Outcome {
     let arguments = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
     match run.has("clippy") {
-        true => run.step(&mut cargo(run.place, &arguments)),
+        true => run.step(&mut cargo(run.repo, &arguments)),
         false => Outcome::Skipped,
     }
 }
 
 fn tidy(run: &mut Run) -> Outcome {
-    if tidy::run(run.place) { Outcome::Passed } else { Outcome::Failed }
+    if tidy::run(run.repo) { Outcome::Passed } else { Outcome::Failed }
 }
 
 fn tests(run: &mut Run) -> Outcome {
-    let place = run.place;
-    let python = install::onnxruntime(place);
+    let repo = run.repo;
+    let python = install::onnxruntime(repo);
     let (vendors, swiftshader, size) = match run.tier {
         Tier::Quick => {
             // These take most of the time.
             let left_out = format!("Intel's OpenCL, SwiftShader, the documentation examples, {}", SLOW.join(", "));
             run.skip(&left_out, "`--quick` was given");
-            (icd::one(place), None, Some("PANOPLY_TEST_QUICK"))
+            (icd::one(repo), None, Some("PANOPLY_TEST_QUICK"))
         }
-        Tier::Default => (icd::all(place), icd::swiftshader(), None),
-        Tier::Full => (icd::all(place), icd::swiftshader(), Some("PANOPLY_TEST_FULL")),
+        Tier::Default => (icd::all(repo), icd::swiftshader(), None),
+        Tier::Full => (icd::all(repo), icd::swiftshader(), Some("PANOPLY_TEST_FULL")),
     };
     let is_quick = run.tier == Tier::Quick;
-    let mut programs = programs::built(place, |source| !(is_quick && SLOW.contains(&source)));
+    let mut programs = programs::built(repo, |source| !(is_quick && SLOW.contains(&source)));
     if let (Ok(programs), false) = (&mut programs, is_quick) {
         // The documentation examples take longest.
-        programs.insert(0, programs::documentation(place));
+        programs.insert(0, programs::documentation(repo));
     }
     run.programs(programs, |command| {
         command.env("OCL_ICD_VENDORS", &vendors).envs(size.map(|name| (name, "1")));
@@ -267,45 +279,45 @@ fn tests(run: &mut Run) -> Outcome {
     })
 }
 
-fn knows_no_opencl(place: &Place) -> bool {
-    tidy::read(&place.root.join("crates").join("runtime"))
+fn knows_no_opencl(repo: &Repo) -> bool {
+    tidy::read(&repo.root.join("crates").join("runtime"))
         .is_ok_and(|sources| sources.iter().any(|source| source.text.contains(NO_OPENCL)))
 }
 
 fn no_opencl(run: &mut Run) -> Outcome {
     // Files that are not libraries but have the names of the loaders precede the real ones.
-    let hiding = run.place.root.join("target").join("no-loaders");
+    let hiding = run.repo.root.join("target").join("no-loaders");
     let hide = |name: &str| std::fs::write(hiding.join(name), "");
     let hidden = std::fs::create_dir_all(&hiding).and_then(|()| LOADERS.iter().try_for_each(|name| hide(name)));
     if let Err(error) = hidden {
         eprintln!("cannot hide the loaders of OpenCL and Vulkan: {error}");
         return Outcome::Failed;
     }
-    let programs = programs::built(run.place, |source| source.starts_with("crates/runtime/tests/"));
+    let programs = programs::built(run.repo, |source| source.starts_with("crates/runtime/tests/"));
     run.programs(programs, |command| {
         command.env(NO_OPENCL, "1").env(NO_VULKAN, "1").env("LD_LIBRARY_PATH", &hiding);
     })
 }
 
 fn docs(run: &mut Run) -> Outcome {
-    let mut docs = cargo(run.place, &["doc", "--workspace", "--no-deps"]);
+    let mut docs = cargo(run.repo, &["doc", "--workspace", "--no-deps"]);
     run.step(docs.env("RUSTDOCFLAGS", "-D warnings"))
 }
 
 /// Without its default features the facade must be a working CPU build without drivers; `--full` also builds each feature alone.
 fn features(run: &mut Run) -> Outcome {
-    let findings = [features::findings(run.place), features::pulled_in(run.place)].concat();
+    let findings = [features::findings(run.repo), features::pulled_in(run.repo)].concat();
     findings.iter().for_each(|finding| println!("{finding}"));
     let chore = if run.has("clippy") { "clippy" } else { "check" };
     let deny: &[&str] = if chore == "clippy" { &["--", "-D", "warnings"] } else { &[] };
     let bare = [chore, "--package", "panoply", "--no-default-features"];
     let mut outcomes = vec![if findings.is_empty() { Outcome::Passed } else { Outcome::Failed }];
-    outcomes.push(run.step(&mut cargo(run.place, &[&bare[..], deny].concat())));
+    outcomes.push(run.step(&mut cargo(run.repo, &[&bare[..], deny].concat())));
     if run.tier == Tier::Full {
-        for feature in features::names(run.place, "panoply") {
+        for feature in features::names(run.repo, "panoply") {
             println!("feature {feature} alone");
             let alone = [&bare[..], &["--features", &feature], deny].concat();
-            outcomes.push(run.step(&mut cargo(run.place, &alone)));
+            outcomes.push(run.step(&mut cargo(run.repo, &alone)));
         }
     }
     worst(outcomes)
@@ -326,7 +338,7 @@ fn miri(run: &mut Run) -> Outcome {
 /// Runs the loops of the vector machine and the routines under AddressSanitizer, with every instruction set of this machine. Miri, which
 /// detects more, would take days.
 fn addresses(run: &mut Run) -> Outcome {
-    let host = quiet(command(run.place, "rustc").arg("-vV"));
+    let host = quiet(command(run.repo, "rustc").arg("-vV"));
     let host = host.map(|text| text.lines().find_map(|line| line.strip_prefix("host: ")).unwrap_or("").to_string());
     let host = match nightly(run, "rust-src").and(host) {
         Ok(host) => host,
@@ -344,21 +356,21 @@ fn nightly(run: &Run, components: &str) -> Result<(), String> {
         return Err("rustup not found; it is needed to install a nightly toolchain".to_string());
     }
     let install = ["toolchain", "install", "nightly", "--profile", "minimal", "--component", components];
-    quiet(command(run.place, "rustup").args(install)).map(drop)
+    quiet(command(run.repo, "rustup").args(install)).map(drop)
 }
 
 /// Returns a command of the nightly toolchain with a separate build folder.
 fn on_nightly(run: &Run, folder: &str) -> Command {
-    let mut command = command(run.place, "rustup");
-    command.args(["run", "nightly"]).env("CARGO_TARGET_DIR", run.place.root.join("target").join(folder));
+    let mut command = command(run.repo, "rustup");
+    command.args(["run", "nightly"]).env("CARGO_TARGET_DIR", run.repo.root.join("target").join(folder));
     command
 }
 
 fn browser(run: &mut Run) -> Outcome {
-    if let Some(why) = web::obstacle(run.place) {
+    if let Some(why) = web::obstacle(run.repo) {
         return run.skip("WebGPU", &why);
     }
-    match web::check(run.place) {
+    match web::check(run.repo) {
         Ok(verdict) => {
             println!("{}: {}", verdict.device, verdict.words);
             if verdict.passed {
@@ -380,8 +392,8 @@ fn other_targets(run: &mut Run) -> Outcome {
     let (tier, mut outcomes) = (run.tier, Vec::new());
     for target in TARGETS.iter().filter(|target| target.from <= tier) {
         println!("target {}", target.triple);
-        outcomes.push(match target.add(run.place) {
-            Ok(()) => run.step(&mut cargo(run.place, &target.arguments(chore))),
+        outcomes.push(match target.add(run.repo) {
+            Ok(()) => run.step(&mut cargo(run.repo, &target.arguments(chore))),
             Err(why) => run.skip(&format!("compiling for {}", target.triple), &why),
         });
     }

@@ -9,7 +9,7 @@ mod prose;
 mod source;
 mod text;
 
-use crate::place::Place;
+use crate::repo::Repo;
 pub use source::Source;
 use std::path::Path;
 
@@ -95,8 +95,8 @@ const RULES: &[Rule] = &[
 ];
 
 /// Runs all rules on the repository.
-pub fn run(place: &Place) -> bool {
-    let sources = match read(&place.root) {
+pub fn run(repo: &Repo) -> bool {
+    let sources = match read(&repo.root) {
         Ok(sources) => sources,
         Err(message) => {
             println!("tidy: {message}");
@@ -110,7 +110,7 @@ pub fn run(place: &Place) -> bool {
             findings += 1;
         }
     }
-    for message in imports::heavy(place) {
+    for message in imports::heavy(repo) {
         println!("{message}");
         findings += 1;
     }
@@ -193,8 +193,8 @@ mod tests {
 
     #[test]
     fn build_outputs_are_not_read() {
-        let place = Place::find().unwrap();
-        let sources = read(&place.root).unwrap();
+        let repo = Repo::find().unwrap();
+        let sources = read(&repo.root).unwrap();
         assert!(sources.iter().any(|source| source.path == "crates/xtask/src/tidy.rs"));
         assert!(!sources.iter().any(|source| source.path.starts_with("target/") || source.path.starts_with(".tools/")));
     }

@@ -3,7 +3,7 @@
 //! The folder contains networks, properties, `instances.csv` with rows `NETWORK,PROPERTY,SECONDS` and, if verdicts are known,
 //! `expected.csv` with rows `NETWORK,PROPERTY,sat` or `unsat`. It is not part of the repository.
 
-use crate::place::Place;
+use crate::repo::Repo;
 use crate::shell::{cargo, command};
 use std::collections::HashMap;
 use std::path::Path;
@@ -11,8 +11,8 @@ use std::process::Stdio;
 use std::time::Instant;
 
 /// Runs all instances with the time limit of the row or of `limit`; returns false if a verdict is wrong.
-pub fn run(place: &Place, data: &str, limit: Option<&str>) -> bool {
-    match instances(place, Path::new(data), limit) {
+pub fn run(repo: &Repo, data: &str, limit: Option<&str>) -> bool {
+    match instances(repo, Path::new(data), limit) {
         Ok(wrong) => wrong == 0,
         Err(message) => {
             println!("vnn: {message}");
@@ -26,12 +26,12 @@ fn rows(path: &Path) -> Result<Vec<Vec<String>>, String> {
     Ok(text.lines().map(|line| line.trim().split(',').map(str::to_string).collect()).collect())
 }
 
-fn instances(place: &Place, data: &Path, limit: Option<&str>) -> Result<usize, String> {
-    let built = cargo(place, &["build", "--release", "--package", "panoply-cli"]).status();
+fn instances(repo: &Repo, data: &Path, limit: Option<&str>) -> Result<usize, String> {
+    let built = cargo(repo, &["build", "--release", "--package", "panoply-cli"]).status();
     if !built.is_ok_and(|status| status.success()) {
         return Err("the command does not build".to_string());
     }
-    let panoply = place.target().join("release").join(format!("panoply{}", std::env::consts::EXE_SUFFIX));
+    let panoply = repo.target().join("release").join(format!("panoply{}", std::env::consts::EXE_SUFFIX));
     let data = data.canonicalize().map_err(|error| format!("{}: {error}", data.display()))?;
     let expected: HashMap<(String, String), String> = rows(&data.join("expected.csv"))
         .unwrap_or_default()
@@ -44,7 +44,7 @@ fn instances(place: &Place, data: &Path, limit: Option<&str>) -> Result<usize, S
         let [network, property, seconds] = <[String; 3]>::try_from(row)
             .map_err(|row| format!("instances.csv: a row has {} columns, not 3", row.len()))?;
         let started = Instant::now();
-        let mut verify = command(place, &panoply);
+        let mut verify = command(repo, &panoply);
         verify.arg("verify").arg(data.join(&network)).arg(data.join(&property));
         verify.args(["--device", "cpu", "--seconds", limit.unwrap_or(&seconds)]);
         let status = verify.stdout(Stdio::null()).stderr(Stdio::null()).status().map_err(|error| error.to_string())?;

@@ -4,7 +4,7 @@
 //! Without a GPU, Chromium uses SwiftShader. The page itself posts its result, because Chromium's `--dump-dom` does not wait for a GPU.
 
 use crate::install;
-use crate::place::Place;
+use crate::repo::Repo;
 use crate::shell::{cargo, command, on_path, quiet};
 use crate::targets::TARGETS;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -44,8 +44,8 @@ pub enum Silence {
 }
 
 /// Builds the page and serves it until it is stopped.
-pub fn run(place: &Place) -> bool {
-    let served = build(place).and_then(|folder| {
+pub fn run(repo: &Repo) -> bool {
+    let served = build(repo).and_then(|folder| {
         let listener = listen()?;
         println!("{} has the page; open {} in a browser, stop with Ctrl-C", folder.display(), address(&listener)?);
         serve(&listener, &folder, &mpsc::channel().0);
@@ -55,8 +55,8 @@ pub fn run(place: &Place) -> bool {
 }
 
 /// Prints the result of the page in Chromium.
-pub fn run_check(place: &Place) -> bool {
-    let verdict = check(place).inspect_err(|(Silence::Absent(why) | Silence::Wrong(why))| println!("web: {why}"));
+pub fn run_check(repo: &Repo) -> bool {
+    let verdict = check(repo).inspect_err(|(Silence::Absent(why) | Silence::Wrong(why))| println!("web: {why}"));
     verdict.is_ok_and(|verdict| {
         println!("{}: {}", verdict.device, verdict.words);
         verdict.passed
@@ -64,8 +64,8 @@ pub fn run_check(place: &Place) -> bool {
 }
 
 /// Builds the page, opens it in Chromium and waits for its result.
-pub fn check(place: &Place) -> Result<PageReport, Silence> {
-    let folder = build(place).map_err(Silence::Wrong)?;
+pub fn check(repo: &Repo) -> Result<PageReport, Silence> {
+    let folder = build(repo).map_err(Silence::Wrong)?;
     let (profile, log) = (folder.with_extension("profile"), folder.with_extension("log"));
     let listener = listen().map_err(Silence::Wrong)?;
     let address = format!("{}?report", address(&listener).map_err(Silence::Wrong)?);
@@ -75,7 +75,7 @@ pub fn check(place: &Place) -> Result<PageReport, Silence> {
     let _ = std::fs::remove_dir_all(&profile);
     let body = std::fs::create_dir_all(&profile)
         .map_err(|error| Silence::Wrong(format!("{}: {error}", profile.display())))
-        .and_then(|()| visit(place, &address, &profile, &log, &reported));
+        .and_then(|()| visit(repo, &address, &profile, &log, &reported));
     let _ = std::fs::remove_dir_all(&profile);
     let body = body?;
     let verdict = read(&body).ok_or_else(|| Silence::Wrong(format!("the page has no verdict: {body}")))?;
@@ -87,25 +87,25 @@ pub fn check(place: &Place) -> Result<PageReport, Silence> {
 
 /// Opens an address in Chromium with a separate profile; returns what the page posts.
 fn visit(
-    place: &Place,
+    repo: &Repo,
     address: &str,
     profile: &Path,
     log: &Path,
     reported: &mpsc::Receiver<String>,
 ) -> Result<String, Silence> {
     let file = std::fs::File::create(log).map_err(|error| Silence::Wrong(format!("{}: {error}", log.display())))?;
-    let mut chromium = command(place, "chromium");
+    let mut chromium = command(repo, "chromium");
     chromium.args(["--headless=new", "--enable-unsafe-webgpu", "--no-first-run"]);
     chromium.arg(format!("--user-data-dir={}", profile.display())).env("TMPDIR", profile);
     // Chromium's sandbox refuses to start for root.
-    if install::is_root(place) {
+    if install::is_root(repo) {
         chromium.arg("--no-sandbox");
     }
     chromium.arg(address).stdout(Stdio::null()).stderr(file);
     let mut chromium = chromium.spawn().map_err(|error| Silence::Absent(format!("chromium: {error}")))?;
     let body = awaited(&mut chromium, reported, PATIENCE);
     // The browser would stay open.
-    end(place, &mut chromium);
+    end(repo, &mut chromium);
     let with_log = |why: String| format!("{why}; {}: {}", log.display(), last_line(log));
     body.map_err(|silence| match silence {
         Silence::Absent(why) => Silence::Absent(with_log(why)),
@@ -128,9 +128,9 @@ fn awaited(browser: &mut Child, reported: &mpsc::Receiver<String>, patience: Dur
 }
 
 /// Ends a browser with SIGTERM, so that it can clean up, and kills it if it does not end.
-fn end(place: &Place, browser: &mut Child) {
+fn end(repo: &Repo, browser: &mut Child) {
     let start = Instant::now();
-    let asked = quiet(command(place, "kill").arg(browser.id().to_string())).is_ok();
+    let asked = quiet(command(repo, "kill").arg(browser.id().to_string())).is_ok();
     while asked && start.elapsed() < COURTESY && matches!(browser.try_wait(), Ok(None)) {
         std::thread::sleep(BLINK);
     }
@@ -157,27 +157,27 @@ fn element<'a>(dom: &'a str, id: &str) -> Option<(&'a str, &'a str)> {
 }
 
 /// Returns why the page cannot be built here, if so.
-pub fn obstacle(place: &Place) -> Option<String> {
+pub fn obstacle(repo: &Repo) -> Option<String> {
     if !on_path("chromium") {
         return Some("chromium is not installed".to_string());
     }
-    install::wasm_bindgen(place)
+    install::wasm_bindgen(repo)
         .is_none()
         .then(|| "wasm-bindgen of the version in Cargo.lock is not in .tools".to_string())
 }
 
 /// Builds the page and its files in a folder.
-fn build(place: &Place) -> Result<PathBuf, String> {
-    let tool = install::wasm_bindgen(place)
+fn build(repo: &Repo) -> Result<PathBuf, String> {
+    let tool = install::wasm_bindgen(repo)
         .ok_or("wasm-bindgen of the version in Cargo.lock is not in .tools; run `cargo xtask install`")?;
     if let Some(target) = TARGETS.iter().find(|target| target.triple == TRIPLE) {
-        target.add(place)?;
+        target.add(repo)?;
     }
-    quiet(&mut cargo(place, &["build", "--package", "panoply-web", "--target", TRIPLE]))?;
-    let folder = place.target().join("web");
-    let program = place.target().join(TRIPLE).join("debug").join("panoply_web.wasm");
-    quiet(command(place, tool).args(["--target", "web", "--no-typescript", "--out-dir"]).arg(&folder).arg(program))?;
-    let page = place.root.join("crates/web/page/index.html");
+    quiet(&mut cargo(repo, &["build", "--package", "panoply-web", "--target", TRIPLE]))?;
+    let folder = repo.target().join("web");
+    let program = repo.target().join(TRIPLE).join("debug").join("panoply_web.wasm");
+    quiet(command(repo, tool).args(["--target", "web", "--no-typescript", "--out-dir"]).arg(&folder).arg(program))?;
+    let page = repo.root.join("crates/web/page/index.html");
     std::fs::copy(&page, folder.join("index.html")).map_err(|error| format!("{}: {error}", page.display()))?;
     Ok(folder)
 }
@@ -254,18 +254,18 @@ mod tests {
 
     #[test]
     fn waiting_ends_with_the_browser_or_the_time_limit() {
-        let place = Place { root: std::env::temp_dir() };
+        let repo = Repo { root: std::env::temp_dir() };
         let (report, reported) = mpsc::channel();
         let start = Instant::now();
-        let mut browser = command(&place, "false").spawn().unwrap();
+        let mut browser = command(&repo, "false").spawn().unwrap();
         let silence = awaited(&mut browser, &reported, PATIENCE);
         assert!(matches!(silence, Err(Silence::Absent(why)) if why.contains("exit status: 1")));
-        let mut browser = command(&place, "sleep").arg("600").spawn().unwrap();
+        let mut browser = command(&repo, "sleep").arg("600").spawn().unwrap();
         let silence = awaited(&mut browser, &reported, BLINK);
         assert!(matches!(silence, Err(Silence::Wrong(why)) if why.contains("did not end")));
         report.send("done".to_string()).unwrap();
         assert!(matches!(awaited(&mut browser, &reported, PATIENCE), Ok(body) if body == "done"));
-        end(&place, &mut browser);
+        end(&repo, &mut browser);
         assert!(browser.try_wait().unwrap().is_some() && start.elapsed() < PATIENCE);
     }
 

@@ -7,6 +7,7 @@ use std::time::Instant;
 use clap::Args;
 use panoply::llm::{Model, ModelOptions};
 use panoply::nn::data::npy;
+use panoply::runtime::Backend;
 use panoply::{Error, Result, Tensor};
 use serde_json::json;
 
@@ -68,16 +69,18 @@ pub fn run(arguments: &BenchLlmCommand) -> Result<ExitCode> {
         let share = rates[1] * weights_per_token as f64 / (gbps * 1e9);
         let threads = device.info().compute_units;
         if arguments.json {
-            output::print_json(&json!({
-                "schema": 1, "model": arguments.model.to_string_lossy(), "device": device.device_string(),
+            output::print_json(&choice.document(json!({
+                "model": arguments.model.to_string_lossy(),
                 "threads": threads, "load_seconds": load_seconds,
                 "prefill_tokens": prefill, "prefill_tokens_per_second": rates[0],
                 "decode_tokens": decode, "decode_tokens_per_second": rates[1],
                 "weights_bytes_per_token": weights_per_token, "gb_per_s": gbps, "fraction_of_bandwidth": share,
                 "peak_rss_bytes": peak_rss,
-            }));
+            })));
         } else {
-            println!("{}  {}, {threads} threads", arguments.model.display(), choice.summary());
+            let threads =
+                if device.info().kind == Backend::Cpu { format!(", {threads} threads") } else { String::new() };
+            println!("{}  {}{threads}", arguments.model.display(), choice.summary());
             println!("load        {load_seconds:>8.3} s");
             println!("prefill {prefill:<4}{:>8.1} tokens/s", rates[0]);
             let share = 100.0 * share;

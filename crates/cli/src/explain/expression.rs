@@ -23,21 +23,21 @@ const DEPTH: usize = 64;
 
 /// Removes source locations of this program from an error message.
 fn without_places(text: &str) -> String {
-    let mut said = String::new();
+    let mut words = String::new();
     for word in text.split(' ').filter(|word| *word != "pending,") {
         match word.split_once(".rs:") {
             // The text after a location follows the text before it.
             Some((_, behind)) => {
-                said.truncate(said.trim_end_matches(',').len());
-                said += behind.trim_start_matches(|letter: char| letter.is_ascii_digit());
+                words.truncate(words.trim_end_matches(',').len());
+                words += behind.trim_start_matches(|letter: char| letter.is_ascii_digit());
             }
             None => {
-                said += if said.is_empty() { "" } else { " " };
-                said += word;
+                words += if words.is_empty() { "" } else { " " };
+                words += word;
             }
         }
     }
-    said
+    words
 }
 
 /// A parsed expression: its values and the tensors it names.

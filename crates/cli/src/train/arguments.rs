@@ -64,6 +64,9 @@ pub struct TrainCommand {
     pub output_dir: Option<PathBuf>,
     #[command(flatten)]
     pub device: DeviceArgs,
+    /// Several devices, each of which computes its part of every batch: `cuda:0,cuda:1`, `cuda:*`, `cpu,opencl:0`, `all`
+    #[arg(long, value_name = "DEVICES", conflicts_with_all = ["device", "strict"])]
+    pub devices: Option<String>,
     /// Show a full-screen dashboard: loss curves, speed and memory
     #[arg(long, conflicts_with = "json")]
     pub tui: bool,

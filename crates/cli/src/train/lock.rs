@@ -106,8 +106,8 @@ mod tests {
         std::fs::write(folder.join(NAME), "4000000000\n").unwrap();
         RunLock::check(&folder).unwrap();
         let lock = RunLock::acquire(&folder).unwrap();
-        let said = [RunLock::acquire(&folder).map(drop), RunLock::check(&folder)].map(|result| result.unwrap_err());
-        for error in said {
+        let errors = [RunLock::acquire(&folder).map(drop), RunLock::check(&folder)].map(|result| result.unwrap_err());
+        for error in errors {
             assert!(error.message().ends_with(&format!("is in use: process {} is training there", std::process::id())));
         }
         drop(lock);

@@ -37,6 +37,9 @@ pub struct Manifest {
     pub settings: TrainSettings,
     /// The device and the reason for its choice.
     pub device: serde_json::Value,
+    /// Names of all devices, if there are several.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub devices: Vec<String>,
     /// Result; `None` before the first epoch has ended.
     pub result: Option<RunResult>,
     /// Commands to resume or use the run.
@@ -409,7 +412,7 @@ impl TrainSettings {
     /// Returns the settings as text, without defaults.
     pub fn summary(&self) -> String {
         let mut words = format!("{}, learning rate {}", value_name(self.optimizer), self.learning_rate);
-        let said = [
+        let parts = [
             self.momentum.map(|momentum| format!("momentum {momentum}")),
             self.weight_decay.filter(|decay| *decay > 0.0).map(|decay| format!("weight decay {decay}")),
             self.clip_norm.map(|norm| format!("gradient norm up to {norm}")),
@@ -421,7 +424,7 @@ impl TrainSettings {
             self.ema_decay.map(|share| format!("EMA decay {share}")),
             (self.precision != "f32").then(|| self.precision.clone()),
         ];
-        said.into_iter().flatten().for_each(|said| words += &format!(", {said}"));
+        parts.into_iter().flatten().for_each(|part| words += &format!(", {part}"));
         words
     }
 

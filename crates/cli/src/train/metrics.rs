@@ -60,13 +60,13 @@ pub struct LabelMetrics {
 impl Metrics {
     /// Returns lines with these metrics, without those of the headline.
     pub fn summary(&self) -> Vec<String> {
-        let said = [
+        let parts = [
             self.macro_f1.map(|f1| format!("macro F1 {:.2} %", f1 * 100.0)),
             self.top_3_accuracy.map(|share| format!("top-3 accuracy {:.2} %", share * 100.0)),
             self.roc_auc.map(|auc| format!("ROC AUC {auc:.4}")),
         ];
-        let said: Vec<String> = said.into_iter().flatten().collect();
-        let all = (!said.is_empty()).then(|| said.join(", "));
+        let parts: Vec<String> = parts.into_iter().flatten().collect();
+        let all = (!parts.is_empty()).then(|| parts.join(", "));
         // The headline covers a single label.
         let each = if self.per_label.len() > 1 { &self.per_label[..] } else { &[] };
         all.into_iter().chain(each.iter().map(LabelMetrics::summary)).collect()
@@ -140,14 +140,14 @@ impl Metrics {
 impl LabelMetrics {
     /// Returns a line with these metrics.
     fn summary(&self) -> String {
-        let said = [
+        let parts = [
             self.accuracy.map(|share| format!("accuracy {:.2} %", share * 100.0)),
             self.f1.map(|f1| format!("F1 {:.2} %", f1 * 100.0)),
             self.roc_auc.map(|auc| format!("ROC AUC {auc:.4}")),
             self.r2.map(|r2| format!("R² {r2:.3}")),
             self.mae.map(|off| format!("mean absolute error {}", format_number(off))),
         ];
-        format!("{}: {}", escaped(&self.label), said.into_iter().flatten().collect::<Vec<String>>().join(", "))
+        format!("{}: {}", escaped(&self.label), parts.into_iter().flatten().collect::<Vec<String>>().join(", "))
     }
 }
 
@@ -226,7 +226,7 @@ pub fn headline(manifest: &Manifest, best: &EpochReport) -> String {
         }
         DataFormat::Csv { task: Task::Regression, .. } | DataFormat::Npy { task: Task::Regression, .. } => {
             let measures = result.as_ref().map(|result| &result.measures);
-            let said = match measures.map_or(0, |measures| measures.per_label.len()) {
+            let parts = match measures.map_or(0, |measures| measures.per_label.len()) {
                 several @ 2.. => format!("over {several} targets"),
                 _ => {
                     let label = data.labels(1).into_iter().next().unwrap_or_default();
@@ -235,7 +235,7 @@ pub fn headline(manifest: &Manifest, best: &EpochReport) -> String {
                     format!("mean absolute error of {label} {}", format_number(off))
                 }
             };
-            format!("validation R² {:.3}, {said} (epoch {})", best.val_score, best.epoch)
+            format!("validation R² {:.3}, {parts} (epoch {})", best.val_score, best.epoch)
         }
         source => {
             let what = if *source == DataFormat::Digits { "digits" } else { "examples" };

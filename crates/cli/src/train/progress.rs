@@ -2,8 +2,8 @@
 
 use std::io::IsTerminal;
 use std::ops::ControlFlow;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use panoply::nn::EpochReport;
@@ -16,8 +16,13 @@ use super::run_dir::RunDir;
 use crate::console::is_quiet;
 use crate::output::INTERRUPTED;
 
-/// Returns a flag that the first Ctrl-C sets; the second one ends the program. Prints a message unless `silent`.
+/// Returns a flag that the first Ctrl-C sets; the second one ends the program. Prints a message unless `silent` in the first call.
 pub fn stop_flag(silent: bool) -> Result<Arc<AtomicBool>> {
+    static STOP: Mutex<Option<Arc<AtomicBool>>> = Mutex::new(None);
+    let mut shared = STOP.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(stop) = &*shared {
+        return Ok(stop.clone());
+    }
     let stop = Arc::new(AtomicBool::new(false));
     let seen = stop.clone();
     let set = ctrlc::set_handler(move || {
@@ -30,6 +35,7 @@ pub fn stop_flag(silent: bool) -> Result<Arc<AtomicBool>> {
         }
     });
     set.map_err(|error| Error::mistake(format!("cannot install a handler for Ctrl-C: {error}")))?;
+    *shared = Some(stop.clone());
     Ok(stop)
 }
 

@@ -26,8 +26,8 @@ pub fn draw(right: &[f64], read: &[f64], names: &[String]) -> String {
         size * count.min(SQUARES) as f64
     );
     if count > SQUARES {
-        let said = format!("the first {SQUARES} of {count} targets; predictions.csv has all");
-        svg += &format!("<text class=\"title\" x=\"{margin}\" y=\"14\">{said}</text>\n");
+        let caption = format!("the first {SQUARES} of {count} targets; predictions.csv has all");
+        svg += &format!("<text class=\"title\" x=\"{margin}\" y=\"14\">{caption}</text>\n");
     }
     for (at, name) in names.iter().enumerate().take(SQUARES) {
         let pairs = right.iter().zip(read).skip(at).step_by(count);

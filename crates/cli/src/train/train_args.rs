@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use super::val_split::ValSplit;
 
-/// All that may be said.
+/// All options.
 #[derive(Args, Clone, Debug, Default)]
 pub struct TrainOptions {
     #[command(flatten)]
@@ -113,7 +113,7 @@ pub struct TrainArgs {
 #[command(no_binary_name = true, disable_help_flag = true)]
 struct Line<A: Args> {
     #[command(flatten)]
-    said: A,
+    args: A,
 }
 
 /// Parses a section of a file with the names and checks of the command line.
@@ -126,7 +126,7 @@ pub fn section<A: Args>(file: &Path, name: &str, settings: &[Setting]) -> Result
     }
     let first = settings.iter().map(|setting| setting.line).min().unwrap_or(1);
     let all = Line::try_parse_from(settings.iter().map(option));
-    all.map(|line| line.said).map_err(|error| wrong(first, sentence(&error)))
+    all.map(|line| line.args).map_err(|error| wrong(first, sentence(&error)))
 }
 
 impl TrainOptions {
@@ -218,7 +218,7 @@ impl TrainArgs {
                     format!("--weight-decay {decay} cannot be used with --optimizer {}", value_name(self.optimizer()));
                 Err(Error::mistake(message).note("only adamw, adam, sgd and lion take a weight decay"))
             }
-            (said, own) => Ok(said.or(own)),
+            (given, own) => Ok(given.or(own)),
         }
     }
 }

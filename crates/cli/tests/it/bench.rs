@@ -1,15 +1,13 @@
 //! `panoply bench training`: the fields of each row. The measured values are not tested.
 
-use crate::place;
-
-use place::{Place, text};
+use crate::support::temp_dir::{TempDir, text};
 use serde_json::Value;
 
 #[test]
 fn training_case_reports_time_and_memory() {
-    let place = Place::new("bench");
+    let dir = TempDir::new("bench");
     let name = "MLP 784-512-256-10, batch 64";
-    let output = place.run(&["bench", "training", "--seconds", "0", "--jsonl", "--case", name]);
+    let output = dir.run(&["bench", "training", "--seconds", "0", "--jsonl", "--case", name]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     let row: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((row["name"].as_str(), row["dtype"].as_str()), (Some(name), Some("f32")));
@@ -22,16 +20,16 @@ fn training_case_reports_time_and_memory() {
     if cfg!(target_os = "linux") {
         assert!(number("rss_bytes") > 3.0 * 4.0 * params, "{row}");
     }
-    let refusal = place.refused(&["bench", "training", "--case", "MLP"]);
+    let refusal = dir.refused(&["bench", "training", "--case", "MLP"]);
     assert!(refusal.contains("--case MLP: unknown case") && refusal.contains(name), "{refusal}");
 }
 
 #[test]
 fn invalid_seconds_are_rejected() {
-    let place = Place::new("seconds");
+    let dir = TempDir::new("seconds");
     for seconds in ["nan", "inf", "1e30", "-1", "soon"] {
         for what in ["kernels", "devices"] {
-            let output = place.run(&["bench", what, &format!("--seconds={seconds}")]);
+            let output = dir.run(&["bench", what, &format!("--seconds={seconds}")]);
             let error = text(&output.stderr);
             assert_eq!(output.status.code(), Some(2), "{seconds}: {error}");
             assert!(error.contains("--min-time") && error.contains("second"), "{error}");

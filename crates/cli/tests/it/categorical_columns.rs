@@ -1,10 +1,8 @@
 //! Tables with categorical columns: training, prediction, resuming, and errors.
 
-use crate::place;
-
 use std::fmt::Write;
 
-use place::{Place, text};
+use crate::support::temp_dir::{TempDir, text};
 
 /// A passenger is saved if a woman of class 1 or 2, or a child: neither categorical nor numeric columns alone determine the label.
 fn passengers(count: usize, first: usize) -> String {
@@ -19,38 +17,38 @@ fn passengers(count: usize, first: usize) -> String {
 
 #[test]
 fn categorical_columns_are_trained_and_predicted() {
-    let place = Place::new("words");
-    place.write("ship.csv", passengers(600, 0));
+    let dir = TempDir::new("words");
+    dir.write("ship.csv", passengers(600, 0));
     let train = ["train", "ship.csv", "--drop-columns", "name"];
-    let report = place.json(&[&train[..], &["--label", "saved", "--epochs", "12"]].concat());
+    let report = dir.json(&[&train[..], &["--label", "saved", "--epochs", "12"]].concat());
     assert!(report["accuracy"].as_f64().unwrap() > 0.95, "{report}");
-    let said = text(&place.run(&["train", "--resume", "runs/ship-1", "--epochs", "13"]).stderr);
+    let said = text(&dir.run(&["train", "--resume", "runs/ship-1", "--epochs", "13"]).stderr);
     assert!(said.contains("target saved with 2 classes, categorical columns class, sex; mlp"), "{said}");
     // Columns in another order, and without those that are not needed.
-    place.write("more.csv", "class,age,sex\nthird,40,female\nfirst,40,female\nfirst,5,male\nsecond,40,male\n");
-    let judged = place.json(&["predict", "runs/ship-1", "more.csv"]);
+    dir.write("more.csv", "class,age,sex\nthird,40,female\nfirst,40,female\nfirst,5,male\nsecond,40,male\n");
+    let judged = dir.json(&["predict", "runs/ship-1", "more.csv"]);
     let read: Vec<&str> =
         judged["predictions"].as_array().unwrap().iter().map(|one| one["predicted"].as_str().unwrap()).collect();
     assert_eq!(read, ["no", "yes", "yes", "no"]);
-    place.write("crew.csv", "class,age,sex\nthird,40,female\ncrew,40,male\n");
+    dir.write("crew.csv", "class,age,sex\nthird,40,female\ncrew,40,male\n");
     // As scikit-learn's OneHotEncoder(handle_unknown="ignore") does.
-    let judged = place.run(&["predict", "runs/ship-1", "crew.csv"]);
+    let judged = dir.run(&["predict", "runs/ship-1", "crew.csv"]);
     assert_eq!((judged.status.success(), text(&judged.stdout).lines().count()), (true, 2));
     let said = text(&judged.stderr);
     assert!(said.contains("crew.csv: class: 1 of 2 cells have categories unknown to the network (crew)"), "{said}");
     // A categorical column can be the target; so can a number that depends on categories.
-    let report = place.json(&[&train[..], &["--label", "sex", "--epochs", "1"]].concat());
+    let report = dir.json(&[&train[..], &["--label", "sex", "--epochs", "1"]].concat());
     assert_eq!(report["r2"], serde_json::Value::Null);
-    let report = place.json(&[&train[..], &["--drop-columns", "saved", "--label", "age", "--epochs", "1"]].concat());
+    let report = dir.json(&[&train[..], &["--drop-columns", "saved", "--label", "age", "--epochs", "1"]].concat());
     assert!(report["r2"].is_f64(), "{report}");
 }
 
 #[test]
 fn invalid_categorical_columns_are_reported() {
-    let place = Place::new("wrong-words");
-    place.write("ship.csv", passengers(80, 0));
-    place.write("gaps.csv", passengers(80, 0).replace("male,0,", "male,,"));
-    place.write("odd.csv", passengers(80, 0).replace("male,37,", "male,old,"));
+    let dir = TempDir::new("wrong-words");
+    dir.write("ship.csv", passengers(80, 0));
+    dir.write("gaps.csv", passengers(80, 0).replace("male,0,", "male,,"));
+    dir.write("odd.csv", passengers(80, 0).replace("male,37,", "male,old,"));
     for (arguments, refused) in [
         (
             &["gaps.csv", "--drop-columns", "name", "--missing", "error"][..],
@@ -64,8 +62,8 @@ fn invalid_categorical_columns_are_reported() {
         (&["ship.csv", "--drop-columns", "cabin"], "no column `cabin`; the columns are name, sex, age, class, saved"),
         (&["digits", "--drop-columns", "name"], "--drop-columns does not apply to digits"),
     ] {
-        let refusal = place.refused(&[&["train"], arguments].concat());
+        let refusal = dir.refused(&[&["train"], arguments].concat());
         assert!(refusal.contains(refused), "{arguments:?}: {refusal}");
     }
-    assert!(!place.0.join("runs").exists(), "no run is started");
+    assert!(!dir.0.join("runs").exists(), "no run is started");
 }

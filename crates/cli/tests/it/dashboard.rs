@@ -1,11 +1,9 @@
 //! `--tui` in a terminal emulated by tmux.
 
-use crate::place;
-
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use place::Place;
+use crate::support::temp_dir::TempDir;
 
 /// A terminal of 110 × 32 characters that runs a program.
 struct Screen {
@@ -52,9 +50,9 @@ fn keys_are_read_during_a_step() {
         eprintln!("SKIPPED: keys during a step: tmux is not installed");
         return;
     }
-    let place = Place::new("keys");
+    let dir = TempDir::new("keys");
     let screen = Screen { socket: format!("panoply-keys-{}", std::process::id()) };
-    let (folder, program) = (place.0.display().to_string(), env!("CARGO_BIN_EXE_panoply"));
+    let (folder, program) = (dir.0.display().to_string(), env!("CARGO_BIN_EXE_panoply"));
     let train = format!(
         "'{program}' train digits --tui --device cpu --batch-size 2000 --hidden-sizes 4096,4096,4096; echo ended with $?; exec cat"
     );
@@ -74,9 +72,9 @@ fn dashboard_shows_a_run_and_restores_the_terminal() {
         eprintln!("SKIPPED: the dashboard in a terminal: tmux is not installed");
         return;
     }
-    let place = Place::new("dashboard");
+    let dir = TempDir::new("dashboard");
     let screen = Screen { socket: format!("panoply-{}", std::process::id()) };
-    let (folder, program) = (place.0.display().to_string(), env!("CARGO_BIN_EXE_panoply"));
+    let (folder, program) = (dir.0.display().to_string(), env!("CARGO_BIN_EXE_panoply"));
     let train =
         format!("'{program}' train digits --tui --device cpu --epochs 100000 --out run; echo ended with $?; exec cat");
     screen.tmux(&["new-session", "-d", "-x", "110", "-y", "32", "-c", &folder, &train]);
@@ -96,7 +94,7 @@ fn dashboard_shows_a_run_and_restores_the_terminal() {
     let after =
         screen.wait_for(&["of the validation digits correct", "saved run: the model", "resume:", "ended with 0"]);
     assert!(!after.contains("examples/s"), "the previous screen is restored\n{after}");
-    assert!(place.0.join("run/model.safetensors").exists());
+    assert!(dir.0.join("run/model.safetensors").exists());
 
     // Ctrl-C stops the run too; a dashboard needs a terminal.
     let train = format!("'{program}' train --resume run --tui --device cpu; echo ended with $?; exec cat");
@@ -113,12 +111,12 @@ fn dashboard_shows_a_run_and_restores_the_terminal() {
     screen.tmux(&["new-window", "-t", "0:2", "-c", &folder, &train]);
     screen.tmux(&["select-window", "-t", "0:2"]);
     screen.wait_for(&["examples/s"]);
-    let pid = std::fs::read_to_string(place.0.join("pid")).unwrap();
+    let pid = std::fs::read_to_string(dir.0.join("pid")).unwrap();
     assert!(Command::new("kill").args(["-TERM", pid.trim()]).status().unwrap().success());
     let after = screen.wait_for(&["ended with 0", "resume:"]);
     assert!(!after.contains("examples/s"), "the previous screen is restored\n{after}");
-    assert!(place.refused(&["train", "digits", "--tui"]).contains("--tui needs a terminal"));
-    assert!(!place.0.join("runs").exists(), "no run is started");
+    assert!(dir.refused(&["train", "digits", "--tui"]).contains("--tui needs a terminal"));
+    assert!(!dir.0.join("runs").exists(), "no run is started");
 }
 
 /// Waits until a condition holds.
@@ -140,10 +138,10 @@ fn closing_the_terminal_ends_the_dashboard() {
         eprintln!("SKIPPED: a terminal that is closed: tmux is not installed");
         return;
     }
-    let place = Place::new("gone");
-    let (folder, program) = (place.0.display().to_string(), env!("CARGO_BIN_EXE_panoply"));
+    let dir = TempDir::new("gone");
+    let (folder, program) = (dir.0.display().to_string(), env!("CARGO_BIN_EXE_panoply"));
     let epochs = |run: &str| {
-        std::fs::read_to_string(place.0.join(run).join("history.jsonl")).map_or(0, |text| text.lines().count())
+        std::fs::read_to_string(dir.0.join(run).join("history.jsonl")).map_or(0, |text| text.lines().count())
     };
     // The second run is in a separate session and receives no SIGHUP.
     for (run, session) in [("hung-up", ""), ("alone", "setsid ")] {
@@ -153,7 +151,7 @@ fn closing_the_terminal_ends_the_dashboard() {
         );
         screen.tmux(&["new-session", "-d", "-x", "110", "-y", "32", "-c", &folder, &train]);
         screen.wait_for(&["examples/s", "best "]);
-        let pid = std::fs::read_to_string(place.0.join(format!("{run}.pid"))).unwrap();
+        let pid = std::fs::read_to_string(dir.0.join(format!("{run}.pid"))).unwrap();
         let pid = pid.trim();
         drop(screen);
         if !session.is_empty() {
@@ -168,9 +166,9 @@ fn closing_the_terminal_ends_the_dashboard() {
         };
         wait_until("the end of the run", ended);
         for file in ["model.safetensors", "checkpoint.safetensors"] {
-            assert!(place.0.join(run).join(file).exists(), "{run}/{file}");
+            assert!(dir.0.join(run).join(file).exists(), "{run}/{file}");
         }
         let more = (epochs(run) + 1).to_string();
-        place.json(&["train", "--resume", run, "--epochs", &more]);
+        dir.json(&["train", "--resume", run, "--epochs", &more]);
     }
 }

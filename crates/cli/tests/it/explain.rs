@@ -1,10 +1,8 @@
 //! `panoply explain`: the stages of kernels and expressions, and errors.
 
-use crate::place;
-
 use std::process::Command;
 
-use place::Place;
+use crate::support::temp_dir::TempDir;
 use serde_json::Value;
 
 fn titles(document: &Value) -> Vec<String> {
@@ -13,8 +11,8 @@ fn titles(document: &Value) -> Vec<String> {
 
 #[test]
 fn program_name_selects_all_its_kernels() {
-    let place = Place::new("explain");
-    let rust = place.json(&["explain", "prefix_scan", "--stage", "rust"]);
+    let dir = TempDir::new("explain");
+    let rust = dir.json(&["explain", "prefix_scan", "--stage", "rust"]);
     assert!(titles(&rust).len() > 1, "{rust}");
     for stage in rust["stages"].as_array().unwrap() {
         let name = stage["title"].as_str().unwrap().trim_end_matches(": Rust");
@@ -24,12 +22,12 @@ fn program_name_selects_all_its_kernels() {
 
 #[test]
 fn missing_stages_and_unknown_names_are_reported() {
-    let place = Place::new("explain-stage");
-    let refusal = place.refused(&["explain", "saxpy", "--stage", "graph"]);
+    let dir = TempDir::new("explain-stage");
+    let refusal = dir.refused(&["explain", "saxpy", "--stage", "graph"]);
     assert!(refusal.contains("saxpy has no stage graph; it has rust, ir, passes, optimized, source"), "{refusal}");
-    let refusal = place.refused(&["explain", "relu", "--stage", "rust"]);
+    let refusal = dir.refused(&["explain", "relu", "--stage", "rust"]);
     assert!(refusal.contains("relu has no stage rust; it has graph, schedule, plan"), "{refusal}");
-    let refusal = place.refused(&["explain", "prefixscan"]);
+    let refusal = dir.refused(&["explain", "prefixscan"]);
     assert!(refusal.contains("unknown name prefixscan; did you mean prefix_scan, "), "{refusal}");
 }
 
@@ -40,18 +38,18 @@ fn text(document: &Value, stage: &str) -> String {
 
 #[test]
 fn python_and_rust_notation_are_equivalent() {
-    let place = Place::new("explain-expression");
-    let of = |text: &str| place.json(&["explain", text, "--shape", "x=64x784,w=784x128,b=128"]);
+    let dir = TempDir::new("explain-expression");
+    let of = |text: &str| dir.json(&["explain", text, "--shape", "x=64x784,w=784x128,b=128"]);
     let (python, rust) = (of("softmax(x @ w + b)"), of("(x.matmul(&w) + &b).softmax(-1)"));
     assert_eq!(python["stages"], rust["stages"]);
     // The built-in example builds the same graph with methods of the library.
-    let (example, graph) = (place.json(&["explain", "dense"]), text(&python, "graph"));
+    let (example, graph) = (dir.json(&["explain", "dense"]), text(&python, "graph"));
     let (names, steps) = graph.split_at(graph.find("%0").unwrap());
     assert_eq!(names, "leaf 0 is x, f32[64, 784]\nleaf 1 is w, f32[784, 128]\nleaf 2 is b, f32[128]\n");
     assert_eq!(steps, text(&example, "graph"));
     assert_eq!(text(&python, "source"), text(&example, "source"));
 
-    let graph = |text_: &str| text(&place.json(&["explain", text_, "--stage", "graph"]), "graph");
+    let graph = |text_: &str| text(&dir.json(&["explain", text_, "--stage", "graph"]), "graph");
     assert_eq!(graph("2 * -x + 1 / y - 1e-3"), graph("((2.0) * (-(x))) + (1 / y) - 0.001"));
     assert_ne!(graph("x - (y - x)"), graph("x - y - x"));
     assert_eq!(graph("sum(x.exp(), 0) + mean(y, ..)"), graph("x.exp().sum(-2) + y.mean()"));
@@ -98,8 +96,8 @@ const SAME: &[(&str, &str)] = &[
 
 #[test]
 fn keyword_arguments_and_operators_are_equivalent_to_calls() {
-    let place = Place::new("explain-names");
-    let graph = |text_: &str| text(&place.json(&["explain", text_, "--stage", "graph"]), "graph");
+    let dir = TempDir::new("explain-names");
+    let graph = |text_: &str| text(&dir.json(&["explain", text_, "--stage", "graph"]), "graph");
     for (text, same) in SAME {
         assert_eq!(graph(text), graph(same), "{text} is not {same}");
     }
@@ -109,7 +107,7 @@ fn keyword_arguments_and_operators_are_equivalent_to_calls() {
     {
         assert_ne!(graph(text), graph(other), "{text} is {other}");
     }
-    let convolution = place.json(&[
+    let convolution = dir.json(&[
         "explain",
         "conv2d(x, w, stride=2, padding=[1, 1]).relu()",
         "--shape",
@@ -119,7 +117,7 @@ fn keyword_arguments_and_operators_are_equivalent_to_calls() {
     ]);
     assert!(text(&convolution, "graph").contains("f32[2, 4, 4, 4]"), "{convolution}");
     // All results of an operation with several results, or one of them.
-    let both = place.json(&["explain", "topk(x, 3)", "--shape", "x=5x7", "--stage", "graph"]);
+    let both = dir.json(&["explain", "topk(x, 3)", "--shape", "x=5x7", "--stage", "graph"]);
     assert!(text(&both, "graph").contains("f32[5, 3]") && text(&both, "graph").contains("i32[5, 3]"), "{both}");
     assert_ne!(graph("topk(x, 3)[0]"), graph("topk(x, 3)[1]"));
 }
@@ -173,9 +171,9 @@ const SHAPES: &[(&str, &str)] = &[
 
 #[test]
 fn operations_have_the_documented_parameters() {
-    let place = Place::new("explain-shapes");
+    let dir = TempDir::new("explain-shapes");
     for (expression, shape) in SHAPES {
-        let graph = text(&place.json(&["explain", expression, "--stage", "graph"]), "graph");
+        let graph = text(&dir.json(&["explain", expression, "--stage", "graph"]), "graph");
         let node = graph.lines().last().unwrap().strip_prefix("give ").unwrap();
         let line = graph.lines().find(|line| line.starts_with(&format!("{node} = "))).unwrap();
         assert!(line.ends_with(&format!("  {shape}")), "{expression}: {line}, not {shape}");
@@ -223,17 +221,21 @@ const OPTIONS: &[(&str, &[&str])] = &[
 
 #[test]
 fn every_option_changes_the_result() {
-    let place = Place::new("explain-options");
-    let said = place.refused(&["explain", "no_such(x)", "--verbose"]);
+    let dir = TempDir::new("explain-options");
+    let said = dir.refused(&["explain", "no_such(x)", "--verbose"]);
     let (_, operations) = said.split_once("one of ").unwrap();
     let stages = |expression: &str| -> Result<Value, String> {
         let arguments = ["explain", expression, "--target", "cuda", "--json"];
         let output = Command::new(env!("CARGO_BIN_EXE_panoply")).args(arguments).output().unwrap();
         let document = || serde_json::from_slice::<Value>(&output.stdout).unwrap();
-        output.status.success().then(|| document()["stages"].clone()).ok_or_else(|| place::text(&output.stderr))
+        output
+            .status
+            .success()
+            .then(|| document()["stages"].clone())
+            .ok_or_else(|| crate::support::temp_dir::text(&output.stderr))
     };
     for operation in operations.split(',').map(str::trim) {
-        let said = place.refused(&["explain", &format!("{operation}(no_such=1)")]);
+        let said = dir.refused(&["explain", &format!("{operation}(no_such=1)")]);
         let (_, signature) = said.trim().rsplit_once("it takes (").unwrap();
         let parts = signature.trim_end_matches(')').split(", ").filter_map(|part| part.split_once(" = "));
         let plain = format!("{operation}(x)");
@@ -303,8 +305,8 @@ fn of_the_library() -> Vec<String> {
 
 #[test]
 fn every_library_operation_has_a_row() {
-    let place = Place::new("explain-rows");
-    let said = place.refused(&["explain", "no_such(x)", "--verbose"]);
+    let dir = TempDir::new("explain-rows");
+    let said = dir.refused(&["explain", "no_such(x)", "--verbose"]);
     let (_, list) = said.split_once("one of ").unwrap();
     let rows: Vec<&str> = list.split(',').map(str::trim).collect();
     // Some names have the number of axes as a suffix, which is a const generic parameter in the library.
@@ -321,7 +323,7 @@ fn every_library_operation_has_a_row() {
 
 #[test]
 fn expression_errors_name_the_column() {
-    let place = Place::new("explain-mistakes");
+    let dir = TempDir::new("explain-mistakes");
     let brackets = "(".repeat(1000);
     for (text, part) in [
         ("softmax(x @ )", "column 13 of `softmax(x @ )`: expected a tensor or a number, found `)`"),
@@ -391,33 +393,33 @@ fn expression_errors_name_the_column() {
         ("", "missing expression"),
         (brackets.as_str(), "more than 64 nested brackets and signs"),
     ] {
-        let refusal = place.refused(&["explain", text]);
+        let refusal = dir.refused(&["explain", text]);
         assert!(refusal.contains(part), "{text}: {refusal}");
         assert!(!refusal.contains(".rs:") && !refusal.contains(", is "), "{text}: {refusal}");
     }
-    let refusal = place.refused(&["explain", "x @ w", "--shape", "x=64x3,w=4x5"]);
+    let refusal = dir.refused(&["explain", "x @ w", "--shape", "x=64x3,w=4x5"]);
     assert!(refusal.contains("column 3 of `x @ w`: matmul: inner dimensions 3 and 4 differ"), "{refusal}");
-    let refusal = place.refused(&["explain", "x + y", "--shape", "z=3"]);
+    let refusal = dir.refused(&["explain", "x + y", "--shape", "z=3"]);
     assert!(refusal.contains("--shape: `x + y` has no tensor named z"), "{refusal}");
     for shape in ["x", "x=3y4", "x=-1", "x=2x", "x=x2"] {
-        let refusal = place.refused(&["explain", "x + y", "--shape", shape]);
+        let refusal = dir.refused(&["explain", "x + y", "--shape", shape]);
         assert!(refusal.contains("expected a name and a shape, such as x=64x128"), "{refusal}");
     }
-    let refusal = place.refused(&["explain", "relu", "--shape", "x=3"]);
+    let refusal = dir.refused(&["explain", "relu", "--shape", "x=3"]);
     assert!(refusal.contains("relu has fixed shapes"), "{refusal}");
 }
 
 #[test]
 fn empty_leaves_are_named() {
-    let place = Place::new("explain-leaves");
+    let dir = TempDir::new("explain-leaves");
     let lines = |shapes: &str| {
-        let graph = place.json(&["explain", "relu(x) + y", "--shape", shapes, "--stage", "graph"]);
+        let graph = dir.json(&["explain", "relu(x) + y", "--shape", shapes, "--stage", "graph"]);
         text(&graph, "graph").lines().filter(|line| line.starts_with("leaf")).map(str::to_string).collect::<Vec<_>>()
     };
     assert_eq!(lines("x=2x64,y=64"), ["leaf 0 is x, f32[2, 64]", "leaf 1 is y, f32[64]"]);
     assert_eq!(lines("x=0x64,y=64"), ["leaf 0 is x, f32[0, 64]", "leaf 1 is y, f32[64]"]);
     // An expression that starts with a sign is not parsed as an option.
-    let graph = |text_: &str| text(&place.json(&["explain", text_, "--stage", "graph"]), "graph");
+    let graph = |text_: &str| text(&dir.json(&["explain", text_, "--stage", "graph"]), "graph");
     assert_eq!(graph("-x ** 2"), graph("-(x.square())"));
 }
 
@@ -440,7 +442,7 @@ const TARGETS: &[(&str, &str, &[&str])] = &[
 fn explained(arguments: &[&str]) -> Value {
     let output =
         Command::new(env!("CARGO_BIN_EXE_panoply")).arg("explain").args(arguments).arg("--json").output().unwrap();
-    assert!(output.status.success(), "{arguments:?}: {}", place::text(&output.stderr));
+    assert!(output.status.success(), "{arguments:?}: {}", crate::support::temp_dir::text(&output.stderr));
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
@@ -483,7 +485,7 @@ fn expression_is_compiled_for_every_target() {
         .args(["explain", "cast(x, f64) + 1", "--target", "metal"])
         .output()
         .unwrap();
-    let said = place::text(&output.stderr);
+    let said = crate::support::temp_dir::text(&output.stderr);
     assert!(!output.status.success() && said.contains("needs f64, which metal:minimum does not have"), "{said}");
     // Built-in kernels pass through the same stages, starting from Rust.
     let shipped = explained(&["saxpy", "--target", "metal"]);
@@ -513,7 +515,7 @@ fn invalid_targets_are_rejected_with_the_valid_ones() {
     let refused = |arguments: &[&str]| {
         let output = Command::new(env!("CARGO_BIN_EXE_panoply")).args(arguments).output().unwrap();
         assert!(!output.status.success(), "{arguments:?}");
-        place::text(&output.stderr)
+        crate::support::temp_dir::text(&output.stderr)
     };
     let all = "no such backend; expected one of cuda, rocm, metal, oneapi, opencl, vulkan, dx12, webgpu, cpu";
     for (target, part) in [

@@ -1,22 +1,20 @@
 //! Runs that fail and are resumed: missing, corrupt or inconsistent files, diverging training, output that cannot be written, and locked
 //! folders.
 
-use crate::place;
-
 use std::path::Path;
 use std::process::Command;
 
-use place::{Place, text};
+use crate::support::temp_dir::{TempDir, text};
 use serde_json::Value;
 
 #[test]
 fn run_without_its_checkpoint_is_not_restarted() {
-    let place = Place::new("stateless");
-    place.json(&["train", "digits", "--epochs", "2", "--out", "run"]);
-    let read = |name: &str| std::fs::read(place.0.join("run").join(name)).unwrap();
+    let dir = TempDir::new("stateless");
+    dir.json(&["train", "digits", "--epochs", "2", "--out", "run"]);
+    let read = |name: &str| std::fs::read(dir.0.join("run").join(name)).unwrap();
     let before = ["history.jsonl", "model.safetensors", "manifest.json"].map(read);
-    std::fs::remove_file(place.0.join("run/checkpoint.safetensors")).unwrap();
-    let said = place.refused(&["train", "--resume", "run", "--epochs", "4"]);
+    std::fs::remove_file(dir.0.join("run/checkpoint.safetensors")).unwrap();
+    let said = dir.refused(&["train", "--resume", "run", "--epochs", "4"]);
     assert!(said.contains("run/checkpoint.safetensors is missing, but run/model.safetensors exists"), "{said}");
     assert_eq!(["history.jsonl", "model.safetensors", "manifest.json"].map(read), before, "nothing was changed");
 }
@@ -24,39 +22,39 @@ fn run_without_its_checkpoint_is_not_restarted() {
 /// The loss overflows: the run stops, keeps its files, and these can be read again.
 #[test]
 fn diverged_run_gives_advice_and_can_be_read_again() {
-    let place = Place::new("diverging");
-    let train = line(&place, "mse");
+    let dir = TempDir::new("diverging");
+    let train = line(&dir, "mse");
     let rate = ["--optimizer", "sgd", "--learning-rate", "3", "--clip-norm", "1e30", "--epochs", "300", "--out", "run"];
-    let said = place.refused(&[&train[..], &rate].concat());
+    let said = dir.refused(&[&train[..], &rate].concat());
     assert!(said.contains("smaller `--learning-rate`") && !said.contains("continues from it"), "{said}");
-    let history = std::fs::read_to_string(place.0.join("run/history.jsonl")).unwrap();
+    let history = std::fs::read_to_string(dir.0.join("run/history.jsonl")).unwrap();
     assert!(!history.is_empty() && !history.contains("null"), "{history}");
-    let again = place.refused(&["train", "--resume", "run"]);
+    let again = dir.refused(&["train", "--resume", "run"]);
     assert!(again.contains("smaller `--learning-rate`") && !again.contains("invalid type"), "{again}");
 }
 
 /// Data on a line, and a network of one layer.
-fn line(place: &Place, loss: &str) -> [&'static str; 8] {
+fn line(dir: &TempDir, loss: &str) -> [&'static str; 8] {
     let rows: Vec<String> = (0..60).map(|i| format!("{i},{}\n", 3 * i)).collect();
-    place.write("line.csv", format!("x,y\n{}", rows.concat()));
+    dir.write("line.csv", format!("x,y\n{}", rows.concat()));
     let net = format!("input = [1]\n[loss]\nkind = \"{loss}\"\n[[layer]]\nkind = \"linear\"\nout_features = 1\n");
-    place.write("line.toml", net);
+    dir.write("line.toml", net);
     ["train", "line.csv", "--label", "y", "--task", "regression", "--model", "line.toml"]
 }
 
 #[test]
 fn run_that_diverges_in_the_first_epoch_gives_advice() {
-    let place = Place::new("diverging-at-once");
-    let train = line(&place, "mse");
+    let dir = TempDir::new("diverging-at-once");
+    let train = line(&dir, "mse");
     let rate = ["--optimizer", "sgd", "--learning-rate", "1e30", "--clip-norm", "1e30", "--out", "run"];
-    let said = place.refused(&[&train[..], &rate].concat());
+    let said = dir.refused(&[&train[..], &rate].concat());
     assert!(said.contains("after epoch 1\n"), "{said}");
     let advice = "no model was saved, because no epoch was completed; start another run in another folder with a \
                   smaller `--learning-rate`";
     assert!(said.contains(advice) && !said.contains("best model"), "{said}");
-    assert!(!place.0.join("run/model.safetensors").exists() && !said.contains("--resume"), "{said}");
+    assert!(!dir.0.join("run/model.safetensors").exists() && !said.contains("--resume"), "{said}");
     // Following the advice in the same folder is an error.
-    let again = place.refused(&[&train[..], &["--learning-rate", "0.01", "--out", "run"]].concat());
+    let again = dir.refused(&[&train[..], &["--learning-rate", "0.01", "--out", "run"]].concat());
     assert!(
         again.contains("run already contains a run") && again.contains("or another `--output-dir` for a new run"),
         "{again}"
@@ -65,19 +63,19 @@ fn run_that_diverges_in_the_first_epoch_gives_advice() {
 
 #[test]
 fn infinite_score_is_written_as_minus_inf() {
-    let place = Place::new("infinite");
-    let train = line(&place, "l1");
+    let dir = TempDir::new("infinite");
+    let train = line(&dir, "l1");
     let rate = ["--optimizer", "sgd", "--learning-rate", "1e25", "--clip-norm", "1e30", "--epochs", "1"];
-    let report = place.json(&[&train[..], &rate].concat());
+    let report = dir.json(&[&train[..], &rate].concat());
     assert_eq!((&report["history"][0]["val_score"], &report["r2"]), (&"-inf".into(), &"-inf".into()), "{report}");
 }
 
 #[test]
 fn class_missing_from_one_split_is_reported() {
-    let place = Place::new("one-sided");
+    let dir = TempDir::new("one-sided");
     let rows: Vec<String> = (0..40).map(|i| format!("{i}.5,{}\n", if i == 7 { "odd" } else { "even" })).collect();
-    place.write("few.csv", format!("x,label\n{}", rows.concat()));
-    let said = text(&place.run(&["train", "few.csv", "--epochs", "1"]).stderr);
+    dir.write("few.csv", format!("x,label\n{}", rows.concat()));
+    let said = text(&dir.run(&["train", "few.csv", "--epochs", "1"]).stderr);
     assert!(
         said.contains("no validation example has class odd") || said.contains("no training example has class odd"),
         "{said}"
@@ -86,10 +84,10 @@ fn class_missing_from_one_split_is_reported() {
 
 #[test]
 fn unreadable_files_are_reported_with_location_and_fix() {
-    let place = Place::new("unread");
+    let dir = TempDir::new("unread");
     let refused = |name: &str, content: &[u8]| {
-        place.write(name, content);
-        place.refused(&["train", name, "--epochs", "1"])
+        dir.write(name, content);
+        dir.refused(&["train", name, "--epochs", "1"])
     };
     let said = refused("latin.csv", b"x,label\n1,caf\xe9\n2,b\n");
     assert!(said.contains("latin.csv:2: byte 0xe9 is not UTF-8") && said.contains("--encoding latin1"), "{said}");
@@ -99,15 +97,15 @@ fn unreadable_files_are_reported_with_location_and_fix() {
     assert!(said.contains("only.csv: there is only one row after the header"), "{said}");
     let said = refused("cut.csv.gz", &[0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3, 0x4b]);
     assert!(said.contains("gzip") && said.contains("another copy"), "{said}");
-    place.json(&["train", "digits", "--epochs", "1", "--out", "run"]);
-    let model = std::fs::read(place.0.join("run/model.safetensors")).unwrap();
-    place.write("run/model.safetensors", &model[..model.len() / 2]);
-    let said = place.refused(&["predict", "run"]);
+    dir.json(&["train", "digits", "--epochs", "1", "--out", "run"]);
+    let model = std::fs::read(dir.0.join("run/model.safetensors")).unwrap();
+    dir.write("run/model.safetensors", &model[..model.len() / 2]);
+    let said = dir.refused(&["predict", "run"]);
     assert!(said.contains("run/model.safetensors: ") && said.contains("another copy"), "{said}");
     // A checkpoint has no other copy.
-    let state = std::fs::read(place.0.join("run/checkpoint.safetensors")).unwrap();
-    place.write("run/checkpoint.safetensors", &state[..state.len() / 2]);
-    let said = place.refused(&["train", "--resume", "run", "--epochs", "2"]);
+    let state = std::fs::read(dir.0.join("run/checkpoint.safetensors")).unwrap();
+    dir.write("run/checkpoint.safetensors", &state[..state.len() / 2]);
+    let said = dir.refused(&["train", "--resume", "run", "--epochs", "2"]);
     assert!(said.contains("run/checkpoint.safetensors: it is not a complete safetensors file"), "{said}");
     assert!(
         said.contains("cannot be resumed from it; run/model.safetensors is kept; start another run")
@@ -117,20 +115,20 @@ fn unreadable_files_are_reported_with_location_and_fix() {
 }
 
 /// A table with two features and a class, and a model trained on it for one epoch.
-fn trained(place: &Place) {
+fn trained(dir: &TempDir) {
     let row = |at: usize| format!("{},{},{}\n", at % 7, (at * 5) % 11, if at % 7 > 3 { "high" } else { "low" });
-    place.write("d.csv", format!("a,b,y\n{}", (0..60).map(row).collect::<String>()));
-    place.json(&["train", "d.csv", "--label", "y", "--epochs", "1", "--hidden-sizes", "8", "--out", "run"]);
+    dir.write("d.csv", format!("a,b,y\n{}", (0..60).map(row).collect::<String>()));
+    dir.json(&["train", "d.csv", "--label", "y", "--epochs", "1", "--hidden-sizes", "8", "--out", "run"]);
 }
 
 /// Runs `panoply` without `--device`, which some commands do not accept.
-fn plain(place: &Place, arguments: &[&str]) -> std::process::Output {
-    Command::new(env!("CARGO_BIN_EXE_panoply")).args(arguments).current_dir(&place.0).output().unwrap()
+fn plain(dir: &TempDir, arguments: &[&str]) -> std::process::Output {
+    Command::new(env!("CARGO_BIN_EXE_panoply")).args(arguments).current_dir(&dir.0).output().unwrap()
 }
 
 #[track_caller]
-fn export_refused(place: &Place, arguments: &[&str]) -> String {
-    let output = plain(place, &[&["export"], arguments].concat());
+fn export_refused(dir: &TempDir, arguments: &[&str]) -> String {
+    let output = plain(dir, &[&["export"], arguments].concat());
     assert!(!output.status.success(), "{arguments:?}: {}", text(&output.stdout));
     text(&output.stderr)
 }
@@ -146,15 +144,15 @@ fn contents(folder: &Path) -> Vec<(std::ffi::OsString, Vec<u8>)> {
 /// An export never overwrites files of a run or the training data.
 #[test]
 fn export_overwrites_no_model_run_or_data() {
-    let place = Place::new("spared");
-    trained(&place);
-    std::fs::copy(place.0.join("run/model.safetensors"), place.0.join("self.safetensors")).unwrap();
-    place.write("notes.txt", "precious");
-    place.write("other/manifest.json", "{}");
-    let before = [contents(&place.0.join("run")), contents(&place.0.join("other"))];
-    let kept = || ["self.safetensors", "d.csv", "notes.txt"].map(|name| std::fs::read(place.0.join(name)).unwrap());
+    let dir = TempDir::new("spared");
+    trained(&dir);
+    std::fs::copy(dir.0.join("run/model.safetensors"), dir.0.join("self.safetensors")).unwrap();
+    dir.write("notes.txt", "precious");
+    dir.write("other/manifest.json", "{}");
+    let before = [contents(&dir.0.join("run")), contents(&dir.0.join("other"))];
+    let kept = || ["self.safetensors", "d.csv", "notes.txt"].map(|name| std::fs::read(dir.0.join(name)).unwrap());
     let files = kept();
-    let absolute = place.0.join("self.safetensors").display().to_string();
+    let absolute = dir.0.join("self.safetensors").display().to_string();
     let mut cases = vec![
         ("self.safetensors", "./self.safetensors", "the model itself"),
         ("self.safetensors", &absolute, "the model itself"),
@@ -170,10 +168,10 @@ fn export_overwrites_no_model_run_or_data() {
     if cfg!(unix) {
         #[cfg(unix)]
         {
-            std::os::unix::fs::symlink("self.safetensors", place.0.join("soft.onnx")).unwrap();
-            std::fs::hard_link(place.0.join("run/checkpoint.safetensors"), place.0.join("hard.onnx")).unwrap();
-            std::os::unix::fs::symlink("self.safetensors", place.0.join("linked.safetensors")).unwrap();
-            std::os::unix::fs::symlink("notes.txt", place.0.join("notes.onnx")).unwrap();
+            std::os::unix::fs::symlink("self.safetensors", dir.0.join("soft.onnx")).unwrap();
+            std::fs::hard_link(dir.0.join("run/checkpoint.safetensors"), dir.0.join("hard.onnx")).unwrap();
+            std::os::unix::fs::symlink("self.safetensors", dir.0.join("linked.safetensors")).unwrap();
+            std::os::unix::fs::symlink("notes.txt", dir.0.join("notes.onnx")).unwrap();
         }
         cases.extend([
             ("self.safetensors", "soft.onnx", "the model itself"),
@@ -183,20 +181,17 @@ fn export_overwrites_no_model_run_or_data() {
         ]);
     }
     for (model, out, said) in cases {
-        let refusal = export_refused(&place, &[model, "--out", out]);
+        let refusal = export_refused(&dir, &[model, "--out", out]);
         assert!(refusal.contains(&format!("--output {out} is ")) && refusal.contains(said), "{model} {out}: {refusal}");
     }
-    assert_eq!([contents(&place.0.join("run")), contents(&place.0.join("other"))], before);
+    assert_eq!([contents(&dir.0.join("run")), contents(&dir.0.join("other"))], before);
     assert_eq!(kept(), files);
     // An earlier export is overwritten, beside the run and in its folder.
     for arguments in [&["export", "run"][..], &["export", "run"], &["export", "run", "--out", "new.onnx"]] {
-        assert!(plain(&place, arguments).status.success());
+        assert!(plain(&dir, arguments).status.success());
     }
-    assert_eq!(
-        std::fs::read(place.0.join("run/model.onnx")).unwrap(),
-        std::fs::read(place.0.join("new.onnx")).unwrap()
-    );
-    place.json(&["train", "--resume", "run", "--epochs", "2"]);
+    assert_eq!(std::fs::read(dir.0.join("run/model.onnx")).unwrap(), std::fs::read(dir.0.join("new.onnx")).unwrap());
+    dir.json(&["train", "--resume", "run", "--epochs", "2"]);
 }
 
 /// Resuming keeps modes and links of a run's files; exports can be written to a pipe and to a device.
@@ -204,55 +199,55 @@ fn export_overwrites_no_model_run_or_data() {
 #[test]
 fn file_modes_and_links_are_kept() {
     use std::os::unix::fs::{FileTypeExt, PermissionsExt, symlink};
-    let place = Place::new("modes");
-    trained(&place);
-    std::fs::create_dir(place.0.join("disk")).unwrap();
-    std::fs::rename(place.0.join("run/model.safetensors"), place.0.join("disk/model.safetensors")).unwrap();
-    symlink("../disk/model.safetensors", place.0.join("run/model.safetensors")).unwrap();
+    let dir = TempDir::new("modes");
+    trained(&dir);
+    std::fs::create_dir(dir.0.join("disk")).unwrap();
+    std::fs::rename(dir.0.join("run/model.safetensors"), dir.0.join("disk/model.safetensors")).unwrap();
+    symlink("../disk/model.safetensors", dir.0.join("run/model.safetensors")).unwrap();
     let names = ["checkpoint.safetensors", "manifest.json", "history.jsonl", "curves.svg", "model.safetensors"];
-    let mode = |name: &str| std::fs::metadata(place.0.join("run").join(name)).unwrap().permissions().mode() & 0o777;
+    let mode = |name: &str| std::fs::metadata(dir.0.join("run").join(name)).unwrap().permissions().mode() & 0o777;
     for name in names {
-        std::fs::set_permissions(place.0.join("run").join(name), PermissionsExt::from_mode(0o600)).unwrap();
+        std::fs::set_permissions(dir.0.join("run").join(name), PermissionsExt::from_mode(0o600)).unwrap();
     }
-    let before = std::fs::read(place.0.join("disk/model.safetensors")).unwrap();
-    place.json(&["train", "--resume", "run", "--epochs", "3"]);
+    let before = std::fs::read(dir.0.join("disk/model.safetensors")).unwrap();
+    dir.json(&["train", "--resume", "run", "--epochs", "3"]);
     assert_eq!(names.map(mode), [0o600; 5]);
-    assert!(place.0.join("run/model.safetensors").is_symlink());
-    assert_ne!(std::fs::read(place.0.join("disk/model.safetensors")).unwrap(), before);
+    assert!(dir.0.join("run/model.safetensors").is_symlink());
+    assert_ne!(std::fs::read(dir.0.join("disk/model.safetensors")).unwrap(), before);
 
-    assert!(plain(&place, &["export", "run", "--out", "whole.onnx"]).status.success());
-    let whole = std::fs::read(place.0.join("whole.onnx")).unwrap();
-    let pipe = plain(&place, &["export", "run", "--out", "/dev/stdout"]);
+    assert!(plain(&dir, &["export", "run", "--out", "whole.onnx"]).status.success());
+    let whole = std::fs::read(dir.0.join("whole.onnx")).unwrap();
+    let pipe = plain(&dir, &["export", "run", "--out", "/dev/stdout"]);
     assert!(pipe.status.success() && pipe.stdout == whole, "{}", text(&pipe.stderr));
     assert!(text(&pipe.stderr).contains("wrote /dev/stdout: "), "{}", text(&pipe.stderr));
-    assert!(plain(&place, &["export", "run", "--out", "/dev/null"]).status.success());
+    assert!(plain(&dir, &["export", "run", "--out", "/dev/null"]).status.success());
     assert!(std::fs::metadata("/dev/null").unwrap().file_type().is_char_device());
     let long = format!("{}.onnx", "n".repeat(250));
-    assert!(plain(&place, &["export", "run", "--out", &long]).status.success());
+    assert!(plain(&dir, &["export", "run", "--out", &long]).status.success());
 }
 
 /// Printed commands name the current folder of the run, quoted for a shell.
 #[cfg(unix)]
 #[test]
 fn copied_run_names_its_current_folder() {
-    let place = Place::new("copied");
-    trained(&place);
+    let dir = TempDir::new("copied");
+    trained(&dir);
     let copy = "it's a copy";
-    std::fs::create_dir(place.0.join(copy)).unwrap();
-    for (name, content) in contents(&place.0.join("run")) {
-        std::fs::write(place.0.join(copy).join(name), content).unwrap();
+    std::fs::create_dir(dir.0.join(copy)).unwrap();
+    for (name, content) in contents(&dir.0.join("run")) {
+        std::fs::write(dir.0.join(copy).join(name), content).unwrap();
     }
-    std::fs::rename(place.0.join("run"), place.0.join("gone")).unwrap();
-    let report = place.json(&["train", "--resume", copy, "--epochs", "2"]);
+    std::fs::rename(dir.0.join("run"), dir.0.join("gone")).unwrap();
+    let report = dir.json(&["train", "--resume", copy, "--epochs", "2"]);
     let resume = "panoply train --resume 'it'\\''s a copy'";
     let predict = "panoply predict 'it'\\''s a copy/model.safetensors'";
     let commands = |document: &Value| {
         [&document["commands"]["resume"], &document["commands"]["predict"]].map(|c| c.as_str().unwrap().to_string())
     };
     assert_eq!(commands(&report), [resume, predict]);
-    let manifest = std::fs::read(place.0.join(copy).join("manifest.json")).unwrap();
+    let manifest = std::fs::read(dir.0.join(copy).join("manifest.json")).unwrap();
     assert_eq!(commands(&serde_json::from_slice(&manifest).unwrap()), [resume, predict]);
-    let said = text(&place.run(&["train", "--resume", copy, "--epochs", "3"]).stdout);
+    let said = text(&dir.run(&["train", "--resume", copy, "--epochs", "3"]).stdout);
     assert!(
         said.contains(&format!("\npredict:  {predict}\n"))
             && said.contains(&format!("\nresume:   {resume} --epochs 6\n")),
@@ -261,7 +256,7 @@ fn copied_run_names_its_current_folder() {
     // The printed commands work as they are.
     for (command, more) in [(predict, " d.csv --device cpu"), (resume, " --epochs 4 --device cpu")] {
         let line = command.replacen("panoply", env!("CARGO_BIN_EXE_panoply"), 1) + more;
-        let output = Command::new("sh").args(["-c", &line]).current_dir(&place.0).output().unwrap();
+        let output = Command::new("sh").args(["-c", &line]).current_dir(&dir.0).output().unwrap();
         assert!(output.status.success(), "{line}: {}", text(&output.stderr));
     }
 }
@@ -269,38 +264,38 @@ fn copied_run_names_its_current_folder() {
 /// Renamed columns or classes count as changed data, even with equal numbers.
 #[test]
 fn resume_rejects_renamed_columns_and_classes() {
-    let place = Place::new("renamed");
-    trained(&place);
-    let table = std::fs::read_to_string(place.0.join("d.csv")).unwrap();
+    let dir = TempDir::new("renamed");
+    trained(&dir);
+    let table = std::fs::read_to_string(dir.0.join("d.csv")).unwrap();
     for (changed, said) in [
         (table.replace("a,b,y", "b,a,y"), "column 1 is `b` now and was `a`"),
         (table.replace("a,b,y", "a,c,y"), "column 2 is `c` now and was `b`"),
         (table.replace("low", "lower"), "class 2 is `lower` now and was `low`"),
         (table.replacen("0,0,", "0,3,", 1), "its examples have changed"),
     ] {
-        place.write("d.csv", changed);
-        let refusal = place.refused(&["train", "--resume", "run", "--epochs", "2"]);
+        dir.write("d.csv", changed);
+        let refusal = dir.refused(&["train", "--resume", "run", "--epochs", "2"]);
         assert!(refusal.contains("d.csv has changed since run began: ") && refusal.contains(said), "{refusal}");
-        let refusal = place.refused(&["predict", "run"]);
+        let refusal = dir.refused(&["predict", "run"]);
         assert!(
             refusal.contains("d.csv is not what this model was trained on: ") && refusal.contains(said),
             "{refusal}"
         );
     }
-    place.write("d.csv", &table);
-    assert_eq!(place.json(&["predict", "run"])["labeled"], 4);
-    place.json(&["train", "--resume", "run", "--epochs", "2"]);
+    dir.write("d.csv", &table);
+    assert_eq!(dir.json(&["predict", "run"])["labeled"], 4);
+    dir.json(&["train", "--resume", "run", "--epochs", "2"]);
     // With another file of the same name in the current folder, the file of the run is read.
-    place.write("elsewhere/d.csv", "a,b,y\n1,2,low\n3,4,high\n");
-    let elsewhere = Place(place.0.join("elsewhere"));
+    dir.write("elsewhere/d.csv", "a,b,y\n1,2,low\n3,4,high\n");
+    let elsewhere = TempDir(dir.0.join("elsewhere"));
     assert_eq!(elsewhere.json(&["predict", "../run"])["labeled"], 4);
     // A changed category, which `predict` finds by its spelling.
     let rows: String =
         (0..40).map(|at| format!("{},{},{}\n", at % 5, if at % 3 == 0 { "red" } else { "blue" }, at % 2)).collect();
-    place.write("words.csv", format!("n,color,y\n{rows}"));
-    place.json(&["train", "words.csv", "--label", "y", "--epochs", "1", "--out", "words"]);
-    place.write("words.csv", format!("n,color,y\n{}", rows.replace("red", "green")));
-    let refusal = place.refused(&["train", "--resume", "words", "--epochs", "2"]);
+    dir.write("words.csv", format!("n,color,y\n{rows}"));
+    dir.json(&["train", "words.csv", "--label", "y", "--epochs", "1", "--out", "words"]);
+    dir.write("words.csv", format!("n,color,y\n{}", rows.replace("red", "green")));
+    let refusal = dir.refused(&["train", "--resume", "words", "--epochs", "2"]);
     assert!(refusal.contains("words.csv has changed since words began: the categories of column `color`"), "{refusal}");
 }
 
@@ -309,10 +304,10 @@ fn resume_rejects_renamed_columns_and_classes() {
 #[test]
 fn folder_names_need_not_be_utf8() {
     use std::os::unix::ffi::OsStrExt;
-    let place = Place::new("bytes");
-    trained(&place);
+    let dir = TempDir::new("bytes");
+    trained(&dir);
     let name = std::ffi::OsStr::from_bytes(b"caf\xe9");
-    std::fs::rename(place.0.join("run"), place.0.join(name)).unwrap();
+    std::fs::rename(dir.0.join("run"), dir.0.join(name)).unwrap();
     for (before, behind) in [
         (&["train", "--resume"][..], &["--epochs", "2", "--device", "cpu"][..]),
         (&["predict"], &["d.csv", "--device", "cpu"]),
@@ -323,45 +318,45 @@ fn folder_names_need_not_be_utf8() {
         (&["export"], &["--json"]),
     ] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_panoply"));
-        let output = command.args(before).arg(name).args(behind).current_dir(&place.0).output().unwrap();
+        let output = command.args(before).arg(name).args(behind).current_dir(&dir.0).output().unwrap();
         assert!(output.status.success(), "{before:?}: {}", text(&output.stderr));
         assert!(
             before[0] != "train"
                 || text(&output.stdout).contains("resume:   panoply train --resume $'caf\\351' --epochs 4\n")
         );
     }
-    assert!(place.0.join(name).join("model.onnx").exists());
+    assert!(dir.0.join(name).join("model.onnx").exists());
 }
 
 /// A model from a pipe is read once.
 #[cfg(unix)]
 #[test]
 fn model_can_be_read_from_a_pipe() {
-    let place = Place::new("piped");
-    trained(&place);
+    let dir = TempDir::new("piped");
+    trained(&dir);
     let panoply = env!("CARGO_BIN_EXE_panoply");
     for (line, said) in [
         (format!("cat run/model.safetensors | {panoply} predict /dev/stdin d.csv --device cpu"), " correct, "),
         (format!("cat run/model.safetensors | {panoply} inspect /dev/stdin"), "trained on d.csv"),
         (format!("cat run/model.safetensors | {panoply} export /dev/stdin --out piped.onnx"), "wrote piped.onnx: "),
     ] {
-        let output = Command::new("sh").args(["-c", &line]).current_dir(&place.0).output().unwrap();
+        let output = Command::new("sh").args(["-c", &line]).current_dir(&dir.0).output().unwrap();
         assert!(output.status.success() && text(&output.stdout).contains(said), "{line}: {output:?}");
     }
     let line = format!("cat run/model.safetensors | {panoply} export /dev/stdin");
-    let output = Command::new("sh").args(["-c", &line]).current_dir(&place.0).output().unwrap();
+    let output = Command::new("sh").args(["-c", &line]).current_dir(&dir.0).output().unwrap();
     assert!(text(&output.stderr).contains("--output FILE.onnx is missing"), "{output:?}");
 }
 
 /// An 8-bit tensor does not hide the others; NaN is counted by the definition of each type.
 #[test]
 fn inspect_lists_unsupported_element_types() {
-    let place = Place::new("eight");
+    let dir = TempDir::new("eight");
     let header = r#"{"e4":{"dtype":"F8_E4M3","shape":[4],"data_offsets":[0,4]},"e5":{"dtype":"F8_E5M2","shape":[4],"data_offsets":[4,8]},"w":{"dtype":"F32","shape":[2],"data_offsets":[8,16]}}"#;
     let numbers = [&[0x7f, 0xff, 0x7e, 0][..], &[0x7c, 0xfd, 0x7b, 0]].concat();
     let floats = [1f32.to_le_bytes(), f32::NAN.to_le_bytes()].concat();
-    place.write("m.safetensors", [&header.len().to_le_bytes()[..], header.as_bytes(), &numbers, &floats].concat());
-    let output = plain(&place, &["inspect", "m.safetensors", "--json"]);
+    dir.write("m.safetensors", [&header.len().to_le_bytes()[..], header.as_bytes(), &numbers, &floats].concat());
+    let output = plain(&dir, &["inspect", "m.safetensors", "--json"]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     let rows: Vec<_> = report["tensors"]
@@ -373,9 +368,9 @@ fn inspect_lists_unsupported_element_types() {
     assert_eq!(rows, [("F8_E4M3", 4, 2), ("F8_E5M2", 4, 2), ("f32", 8, 1)]);
     assert_eq!((&report["numel"], &report["bytes"]), (&10.into(), &16.into()));
     // Files of other programs are identified.
-    place.write("m.pt", "PK\u{3}\u{4}          model/data.pkl");
+    dir.write("m.pt", "PK\u{3}\u{4}          model/data.pkl");
     for command in ["inspect", "predict", "export"] {
-        let refusal = text(&plain(&place, &[command, "m.pt"]).stderr);
+        let refusal = text(&plain(&dir, &[command, "m.pt"]).stderr);
         assert!(refusal.contains("m.pt: it is a torch.save file") && refusal.contains("torch.load"), "{refusal}");
     }
 }

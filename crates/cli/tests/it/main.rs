@@ -10,7 +10,9 @@ mod llm_files;
 mod mesh;
 mod multilabel;
 mod new_project;
-mod place;
+mod support {
+    pub mod temp_dir;
+}
 mod regression_and_text;
 mod report;
 mod saved_runs;

@@ -1,11 +1,9 @@
 //! `panoply train` in several processes: the same losses as one process, one report, and an error for all if a rank is lost.
 
-use crate::place;
-
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use place::{Place, text};
+use crate::support::temp_dir::{TempDir, text};
 use serde_json::Value;
 
 /// Relative tolerance for losses compared to one process: sums over a batch are rounded in another order, and errors accumulate over the
@@ -25,10 +23,10 @@ fn has_launcher(what: &str) -> bool {
 }
 
 /// Returns `panoply mesh run` of a command in a folder.
-fn mesh_run(place: &Place, ranks: usize, arguments: &[&str]) -> Command {
+fn mesh_run(dir: &TempDir, ranks: usize, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_panoply"));
     command.args(["mesh", "run", "-n", &ranks.to_string(), "--"]).args(arguments);
-    command.args(["--device", "cpu"]).current_dir(&place.0).stdin(Stdio::null());
+    command.args(["--device", "cpu"]).current_dir(&dir.0).stdin(Stdio::null());
     command
 }
 
@@ -66,23 +64,23 @@ fn ranks_train_to_the_loss_of_one_process() {
     if !has_launcher("training in several processes") {
         return;
     }
-    let place = Place::new("mesh-train");
+    let dir = TempDir::new("mesh-train");
     // 1438 examples: the last batch of 100 has 38, and 3 ranks have parts of unequal size. Dropout draws the same numbers.
     for (ranks, options) in [
         (2, &["--epochs", "4"][..]),
         (3, &["--epochs", "2", "--batch-size", "100", "--accumulate-grad-batches", "2", "--class-weights", "balanced"]),
     ] {
         let train = [&["train", "digits", "--json"], options].concat();
-        let alone = place.json(&[&["train", "digits"], options].concat());
-        let (together, said) = report(mesh_run(&place, ranks, &train));
+        let alone = dir.json(&[&["train", "digits"], options].concat());
+        let (together, said) = report(mesh_run(&dir, ranks, &train));
         assert_close(&together, &alone);
         assert_eq!(said.matches("training and").count(), 1, "one rank reports: {said}");
     }
-    let folders = std::fs::read_dir(place.0.join("runs")).unwrap().count();
+    let folders = std::fs::read_dir(dir.0.join("runs")).unwrap().count();
     assert_eq!(folders, 4, "one folder for each run");
     // A run of several ranks resumes like one of a single process.
-    let alone = place.json(&["train", "digits", "--epochs", "6"]);
-    let (together, _) = report(mesh_run(&place, 2, &["train", "--resume", "runs/digits-2", "--epochs", "6", "--json"]));
+    let alone = dir.json(&["train", "digits", "--epochs", "6"]);
+    let (together, _) = report(mesh_run(&dir, 2, &["train", "--resume", "runs/digits-2", "--epochs", "6", "--json"]));
     assert_close(&together, &alone);
 }
 
@@ -91,15 +89,15 @@ fn lost_rank_ends_all_ranks_and_is_named() {
     if !has_launcher("the end of a rank") || !cfg!(target_os = "linux") {
         return;
     }
-    let place = Place::new("mesh-lost");
-    let mut command = mesh_run(&place, 2, &["train", "digits", "--epochs", "100000", "--out", "lost"]);
+    let dir = TempDir::new("mesh-lost");
+    let mut command = mesh_run(&dir, 2, &["train", "digits", "--epochs", "100000", "--out", "lost"]);
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-    let begun = place.0.join("lost/checkpoint.safetensors");
+    let begun = dir.0.join("lost/checkpoint.safetensors");
     while !begun.exists() {
         assert!(child.try_wait().unwrap().is_none(), "the run ended early");
         std::thread::yield_now();
     }
-    let rank = process_of_rank(&place, 1);
+    let rank = process_of_rank(&dir, 1);
     let start = Instant::now();
     assert!(Command::new("kill").args(["-9", &rank]).status().unwrap().success());
     let output = child.wait_with_output().unwrap();
@@ -111,10 +109,10 @@ fn lost_rank_ends_all_ranks_and_is_named() {
 }
 
 /// Returns the id of the process of a rank that runs in this folder.
-fn process_of_rank(place: &Place, rank: usize) -> String {
+fn process_of_rank(dir: &TempDir, rank: usize) -> String {
     let variable = format!("OMPI_COMM_WORLD_RANK={rank}");
     let found = std::fs::read_dir("/proc").unwrap().flatten().find(|process| {
-        let own = std::fs::read_link(process.path().join("cwd")).is_ok_and(|cwd| cwd == place.0);
+        let own = std::fs::read_link(process.path().join("cwd")).is_ok_and(|cwd| cwd == dir.0);
         let environment = std::fs::read(process.path().join("environ")).unwrap_or_default();
         own && environment.split(|byte| *byte == 0).any(|entry| entry == variable.as_bytes())
     });
@@ -126,11 +124,11 @@ fn failing_rank_ends_all_ranks() {
     if !has_launcher("a failure of a rank") {
         return;
     }
-    let place = Place::new("mesh-fails");
+    let dir = TempDir::new("mesh-fails");
     let start = Instant::now();
     // Only the first rank uses the folder, so only it fails.
-    place.write("taken/notes.txt", "precious");
-    let output = mesh_run(&place, 2, &["train", "digits", "--out", "taken"]).output().unwrap();
+    dir.write("taken/notes.txt", "precious");
+    let output = mesh_run(&dir, 2, &["train", "digits", "--out", "taken"]).output().unwrap();
     let said = text(&output.stderr);
     assert!(start.elapsed() < 2 * END, "{said}");
     assert_eq!(output.status.code(), Some(1), "{said}");
@@ -138,7 +136,7 @@ fn failing_rank_ends_all_ranks() {
     assert!(said.contains("panoply: rank 0 of 2 ended"), "{said}");
     // An error that all ranks find is reported once, by rank 0.
     let train = ["train", "digits", "--learning-rate", "1e38", "--out", "diverged"];
-    let said = text(&mesh_run(&place, 2, &train).output().unwrap().stderr);
+    let said = text(&mesh_run(&dir, 2, &train).output().unwrap().stderr);
     assert_eq!(said.matches("panoply: rank").count(), 2, "{said}");
     assert!(
         said.contains("panoply: rank 0: ") && said.contains("the parameters from before the step are kept"),
@@ -148,9 +146,9 @@ fn failing_rank_ends_all_ranks() {
 
 #[test]
 fn unsupported_launchers_are_reported() {
-    let place = Place::new("mesh-launcher");
+    let dir = TempDir::new("mesh-launcher");
     let with = |variable: &str, value: &str| {
-        let output = place.command(&["train", "digits", "--epochs", "1"]).env(variable, value).output().unwrap();
+        let output = dir.command(&["train", "digits", "--epochs", "1"]).env(variable, value).output().unwrap();
         assert!(!output.status.success());
         text(&output.stderr)
     };
@@ -162,8 +160,62 @@ fn unsupported_launchers_are_reported() {
         let said = with("OMPI_COMM_WORLD_SIZE", "2");
         assert!(said.contains("mpi: the launcher started 2 processes, but libmpi.so.40 sees 1 of them"), "{said}");
     }
-    let output = mesh_run(&place, 2, &["train"]).env("PATH", "").output().unwrap();
+    let output = mesh_run(&dir, 2, &["train"]).env("PATH", "").output().unwrap();
     let said = text(&output.stderr);
     assert!(said.contains("panoply: mpirun not found; install Open MPI 4 or 5"), "{said}");
-    assert!(!place.0.join("runs").exists());
+    assert!(!dir.0.join("runs").exists());
+}
+
+#[test]
+fn several_devices_train_one_model() {
+    let dir = TempDir::new("devices");
+    // Small, as `cpu:checked` interprets kernels.
+    let size = ["--hidden-sizes", "8", "--val-split", "0.8", "--epochs", "2", "--batch-size", "63"];
+    let train = [&["train", "digits", "--seed", "3", "--json"], &size[..]].concat();
+    let on = |devices: &str, output: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_panoply"));
+        command.args(&train).args(["--devices", devices, "--output-dir", output]).current_dir(&dir.0);
+        command
+    };
+    let (one, _) = report(on("cpu", "one"));
+    assert_eq!(one["devices"], Value::Array(Vec::new()));
+    let (two, stderr) = report(on("cpu,cpu:checked", "two"));
+    assert_close(&two, &one);
+    assert_eq!(two["devices"].as_array().unwrap().len(), 2);
+    assert_eq!(stderr.matches("training and").count(), 1, "one device reports: {stderr}");
+    // A vendor's device beside the CPU, where there is one.
+    let listed = dir.command(&["devices", "--json"]).output().unwrap();
+    if text(&listed.stdout).contains("\"opencl:0\"") {
+        assert_close(&report(on("cpu,opencl:0", "opencl")).0, &one);
+    } else {
+        println!("SKIPPED: training on the CPU and an OpenCL device: there is no OpenCL device");
+    }
+    // The run continues on another number of devices.
+    let resume = ["train", "--resume", "two", "--epochs", "3", "--devices", "cpu", "--json"];
+    let mut command = Command::new(env!("CARGO_BIN_EXE_panoply"));
+    command.args(resume).current_dir(&dir.0);
+    assert_eq!(history(&report(command).0).len(), 3);
+}
+
+#[test]
+fn errors_of_several_devices_are_reported_once() {
+    let dir = TempDir::new("devices-refused");
+    let run = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_panoply"));
+        let output = command.args(["train"]).args(arguments).current_dir(&dir.0).output().unwrap();
+        assert!(!output.status.success());
+        text(&output.stderr)
+    };
+    for (arguments, message) in [
+        (&["digits", "--devices", "cpu,cpu:7"][..], "devices of this machine: "),
+        (&["missing.csv", "--devices", "cpu,cpu:checked"], "missing.csv"),
+        (&["digits", "--devices", "cpu", "--device", "cpu"], "cannot be used with"),
+        (
+            &["digits", "--hidden-sizes", "8", "--devices", "cpu,cpu:checked", "--learning-rate", "1e30"],
+            "use a smaller learning rate",
+        ),
+    ] {
+        let stderr = run(arguments);
+        assert_eq!(stderr.matches(message).count().min(2), 1, "{arguments:?}: {stderr}");
+    }
 }

@@ -1,15 +1,13 @@
 //! Several target columns: multilabel classification and regression of several outputs, with options from the command line and from
 //! files, resuming, `predict` and `inspect`.
 
-use crate::place;
-
 use std::process::Command;
 
-use place::{Place, text};
+use crate::support::temp_dir::{TempDir, text};
 use serde_json::Value;
 
-fn manifest(place: &Place, run: &str) -> Value {
-    serde_json::from_slice(&std::fs::read(place.0.join(run).join("manifest.json")).unwrap()).unwrap()
+fn manifest(dir: &TempDir, run: &str) -> Value {
+    serde_json::from_slice(&std::fs::read(dir.0.join(run).join("manifest.json")).unwrap()).unwrap()
 }
 
 /// Returns a pseudorandom number in -1 .. 1.
@@ -32,11 +30,11 @@ const TRAIN: [&str; 8] = ["--epochs", "30", "--batch-size", "16", "--hidden-size
 
 #[test]
 fn multilabel_columns_are_trained_together() {
-    let place = Place::new("answers");
-    place.write("drinks.csv", drinks(400));
+    let dir = TempDir::new("answers");
+    dir.write("drinks.csv", drinks(400));
     let without = ["--drop-columns", "litres", "--drop-columns", "grams"];
     let train = [&["train", "drinks.csv", "--label", "sweet,sour", "--target", "cold, or iced"][..], &without, &TRAIN];
-    let report = place.json(&[&train.concat()[..], &["--out", "run"]].concat());
+    let report = dir.json(&[&train.concat()[..], &["--out", "run"]].concat());
     let number = |value: &Value| value.as_f64().unwrap();
     assert!(number(&report["accuracy"]) > 0.93 && report["r2"].is_null(), "{report}");
     assert!(number(&report["roc_auc"]) > 0.97, "{report}");
@@ -47,17 +45,17 @@ fn multilabel_columns_are_trained_together() {
         let mean = each.iter().map(|each| number(&each[part])).sum::<f64>() / 3.0;
         assert!((number(&report[whole]) - mean).abs() < 1e-6, "{whole}: {mean} in {report}");
     }
-    let saved = manifest(&place, "run");
+    let saved = manifest(&dir, "run");
     assert_eq!(saved["data"]["format"]["label_columns"], serde_json::json!(["sweet", "sour", "cold, or iced"]));
     assert_eq!(
         (&saved["data"]["format"]["task"], &saved["network"]["loss"]["kind"]),
         (&"multi_label".into(), &"bce_with_logits".into())
     );
-    let shown = std::fs::read_to_string(place.0.join("run/classification_report.txt")).unwrap();
+    let shown = std::fs::read_to_string(dir.0.join("run/classification_report.txt")).unwrap();
     assert!(shown.lines().count() == 4 && shown.contains("\ncold, or iced"), "{shown}");
 
     // Predictions with and without actual labels.
-    let seen = place.json(&["predict", "run", "drinks.csv"]);
+    let seen = dir.json(&["predict", "run", "drinks.csv"]);
     assert_eq!(seen["labeled"], 400);
     let mut right = 0;
     for row in seen["predictions"].as_array().unwrap() {
@@ -69,19 +67,19 @@ fn multilabel_columns_are_trained_together() {
     }
     assert_eq!(seen["correct_labels"].as_u64(), Some(right));
     assert!(right > 1100, "{right} of 1200");
-    place.write("more.csv", "c,b,a\n0,0.9,0.9\n");
-    let said = text(&place.run(&["predict", "run", "more.csv"]).stdout);
+    dir.write("more.csv", "c,b,a\n0,0.9,0.9\n");
+    let said = text(&dir.run(&["predict", "run", "more.csv"]).stdout);
     let lines: Vec<&str> = said.lines().collect();
     assert!(lines.len() == 2 && lines[0].ends_with("  sweet     sour  cold, or iced"), "{said}");
     assert!(lines[1].starts_with("line 2  ") && lines[1].matches('%').count() == 3, "{said}");
     let mut inspect = Command::new(env!("CARGO_BIN_EXE_panoply"));
-    let said = text(&inspect.args(["inspect", "run"]).current_dir(&place.0).output().unwrap().stdout);
+    let said = text(&inspect.args(["inspect", "run"]).current_dir(&dir.0).output().unwrap().stdout);
     assert!(said.contains("\ntargets sweet, sour and cold, or iced as yes/no labels\n"), "{said}");
     assert!(said.contains(" % of the validation labels correct (epoch "), "{said}");
 
-    let longer = place.json(&["train", "--resume", "run", "--epochs", "31"]);
+    let longer = dir.json(&["train", "--resume", "run", "--epochs", "31"]);
     assert_eq!(
-        (longer["history"].as_array().unwrap().len(), &manifest(&place, "run")["network"]),
+        (longer["history"].as_array().unwrap().len(), &manifest(&dir, "run")["network"]),
         (31, &saved["network"])
     );
 }
@@ -89,16 +87,16 @@ fn multilabel_columns_are_trained_together() {
 /// A file sets data options like the command line, which takes precedence.
 #[test]
 fn network_file_sets_data_options() {
-    let place = Place::new("view");
-    place.write("drinks.csv", drinks(120));
+    let dir = TempDir::new("view");
+    dir.write("drinks.csv", drinks(120));
     let net = "input = [3]\nloss = { kind = \"bce_with_logits\" }\n[data]\nlabel = [\"sweet\", \"sour\"]\ntask = \"multilabel\"\n\
                drop_columns = [\"litres\", \"grams\", \"cold, or iced\"]\n[training]\nepochs = 2\n[[layer]]\nkind = \"linear\"\nout_features = 2\n";
-    place.write("net.toml", net);
+    dir.write("net.toml", net);
     let train = ["train", "drinks.csv", "--model", "net.toml"];
-    let report = place.json(&[&train[..], &["--out", "run"]].concat());
+    let report = dir.json(&[&train[..], &["--out", "run"]].concat());
     assert_eq!(report["per_label"].as_array().unwrap().len(), 2);
-    assert_eq!(manifest(&place, "run")["data"]["label_columns"], serde_json::json!(["sweet", "sour"]));
-    let refusal = place.refused(&[&train[..], &["--label", "sweet"]].concat());
+    assert_eq!(manifest(&dir, "run")["data"]["label_columns"], serde_json::json!(["sweet", "sour"]));
+    let refusal = dir.refused(&[&train[..], &["--label", "sweet"]].concat());
     assert!(refusal.contains("net.toml: input [3] does not match examples of shape [4]"), "{refusal}");
     for (from, to, what) in [
         ("\"multilabel\"", "\"guesses\"", "net.toml:5: data: task: invalid value 'guesses' for 'task'; [possible"),
@@ -110,8 +108,8 @@ fn network_file_sets_data_options() {
             "no column `soar`; the columns are a, b, c, sweet, sour, cold, or iced, litres, grams",
         ),
     ] {
-        place.write("net.toml", net.replace(from, to));
-        let refusal = place.refused(&train);
+        dir.write("net.toml", net.replace(from, to));
+        let refusal = dir.refused(&train);
         assert!(refusal.contains(what), "{to}: {refusal}");
     }
 }
@@ -119,37 +117,37 @@ fn network_file_sets_data_options() {
 /// Each target is learned, even if the units are very different.
 #[test]
 fn several_regression_targets_of_a_table_are_learned() {
-    let place = Place::new("numbers");
-    place.write("drinks.csv", drinks(400));
+    let dir = TempDir::new("numbers");
+    dir.write("drinks.csv", drinks(400));
     let without = ["--drop-columns", "sweet, sour", "--drop-columns", "cold, or iced"];
     let train =
         [&["train", "drinks.csv", "--label", "litres", "--label", "grams", "--out", "run"][..], &without, &TRAIN];
-    let report = place.json(&train.concat());
+    let report = dir.json(&train.concat());
     assert!(report["accuracy"].is_null() && report["r2"].as_f64().unwrap() > 0.9, "{report}");
     for each in report["per_label"].as_array().unwrap() {
         assert!(each["r2"].as_f64().unwrap() > 0.9, "{report}");
     }
-    let table = std::fs::read_to_string(place.0.join("run/predictions.csv")).unwrap();
+    let table = std::fs::read_to_string(dir.0.join("run/predictions.csv")).unwrap();
     assert!(table.starts_with("\"litres\",\"litres predicted\",\"grams\",\"grams predicted\"\n"), "{table}");
     assert!(table.lines().count() == 81 && table.lines().all(|line| line.matches(',').count() == 3), "{table}");
-    let seen = place.json(&["predict", "run", "drinks.csv"]);
+    let seen = dir.json(&["predict", "run", "drinks.csv"]);
     assert_eq!((&seen["labels"], &seen["labeled"]), (&serde_json::json!(["litres", "grams"]), &400.into()));
     assert_eq!(seen["predictions"][0]["predicted"].as_array().unwrap().len(), 2);
-    let said = text(&place.run(&["train", "--resume", "run", "--epochs", "31"]).stdout);
+    let said = text(&dir.run(&["train", "--resume", "run", "--epochs", "31"]).stdout);
     assert!(said.contains("over 2 targets") && said.contains("\ngrams: R² "), "{said}");
 }
 
 /// A uniform target scale gives the same loss and the same gradient norm as equal scales per target.
 #[test]
 fn uniform_target_scale_equals_equal_scales_per_target() {
-    let place = Place::new("scale");
-    place.write("drinks.csv", drinks(120));
+    let dir = TempDir::new("scale");
+    dir.write("drinks.csv", drinks(120));
     let loss = |scale: &str, out: &str| {
         let net = "input = [3]\n[data]\nlabel = [\"litres\", \"grams\"]\ndrop_columns = [\"sweet, sour\", \"cold, or iced\"]\n[[layer]]\n\
                    kind = \"linear\"\nout_features = 2\n";
-        place.write("net.toml", format!("loss = {{ kind = \"mse\", target_scale = {scale} }}\n{net}"));
+        dir.write("net.toml", format!("loss = {{ kind = \"mse\", target_scale = {scale} }}\n{net}"));
         let train = ["train", "drinks.csv", "--model", "net.toml", "--optimizer", "sgd", "--learning-rate", "1e-8"];
-        let report = place.json(&[&train[..], &["--epochs", "2", "--out", out]].concat());
+        let report = dir.json(&[&train[..], &["--epochs", "2", "--out", out]].concat());
         report["history"][1]["val_loss"].as_f64().unwrap()
     };
     let (all, each) = (loss("1.0", "all"), loss("[1.0, 1.0]", "each"));
@@ -158,11 +156,11 @@ fn uniform_target_scale_equals_equal_scales_per_target() {
 
 #[test]
 fn incompatible_columns_are_reported() {
-    let place = Place::new("columns");
-    place.write("drinks.csv", drinks(60));
-    place.write("odd.csv", "a,yes,odd,word\n1,0,1,red\n2,1,2,blue\n3,1,0,red\n4,0,1,blue\n");
-    place.write("unnamed.csv", ",x,y,z\n0,1.5,2.5,0.5\n1,2.5,3.5,0.5\n2,3.5,4.5,1.5\n");
-    place.write("empty.csv", "a,yes,no\n1,0,1\n2,1,\n3,1,0\n");
+    let dir = TempDir::new("columns");
+    dir.write("drinks.csv", drinks(60));
+    dir.write("odd.csv", "a,yes,odd,word\n1,0,1,red\n2,1,2,blue\n3,1,0,red\n4,0,1,blue\n");
+    dir.write("unnamed.csv", ",x,y,z\n0,1.5,2.5,0.5\n1,2.5,3.5,0.5\n2,3.5,4.5,1.5\n");
+    dir.write("empty.csv", "a,yes,no\n1,0,1\n2,1,\n3,1,0\n");
     for (arguments, refused) in [
         (&["drinks.csv", "--label", "sweet,bitter"][..], "no column `bitter`; the columns are a, b, c, sweet"),
         (&["drinks.csv", "--label", "sweet,sour,sweet"], "the label column sweet is given twice"),
@@ -196,10 +194,10 @@ fn incompatible_columns_are_reported() {
         ),
         (&["digits", "--task", "multilabel"], "--task does not apply to digits"),
     ] {
-        let refusal = place.refused(&[&["train"], arguments].concat());
+        let refusal = dir.refused(&[&["train"], arguments].concat());
         assert!(refusal.contains(refused), "{arguments:?}: {refusal}");
         assert!(!refusal.contains("in this order"), "{arguments:?} has no classes: {refusal}");
-        assert!(!place.0.join("runs").exists(), "no run is started");
+        assert!(!dir.0.join("runs").exists(), "no run is started");
     }
 }
 
@@ -209,30 +207,30 @@ fn multilabel_arrays_are_learned() {
     use panoply::nn::data::npy;
     use panoply::{DType, Device, Rng, Tensor};
 
-    let place = Place::new("answer-arrays");
-    std::fs::create_dir_all(place.0.join("pair")).unwrap();
+    let dir = TempDir::new("answer-arrays");
+    std::fs::create_dir_all(dir.0.join("pair")).unwrap();
     let logits = Device::get("cpu").unwrap().scope(|| {
         let x = Rng::seed_from_u64(3).normal([200, 2]);
         let logits = x.matmul(&Tensor::from_slice(&[1.0f32, -1.0, 0.5, 2.0, 0.0, -1.5], [2, 3]));
-        npy::save(&x, &place.0.join("pair/x.npy")).unwrap();
-        npy::save(&logits.gt(&(&logits * 0.0)).cast(DType::U8), &place.0.join("pair/y.npy")).unwrap();
+        npy::save(&x, &dir.0.join("pair/x.npy")).unwrap();
+        npy::save(&logits.gt(&(&logits * 0.0)).cast(DType::U8), &dir.0.join("pair/y.npy")).unwrap();
         logits
     });
-    let report = place.json(&[&["train", "pair", "--task", "multilabel", "--out", "run"][..], &TRAIN].concat());
+    let report = dir.json(&[&["train", "pair", "--task", "multilabel", "--out", "run"][..], &TRAIN].concat());
     assert!(report["accuracy"].as_f64().unwrap() > 0.9, "{report}");
     assert_eq!(report["per_label"][2]["label"], "y[2]");
-    std::fs::create_dir_all(place.0.join("one")).unwrap();
-    std::fs::copy(place.0.join("pair/x.npy"), place.0.join("one/x.npy")).unwrap();
+    std::fs::create_dir_all(dir.0.join("one")).unwrap();
+    std::fs::copy(dir.0.join("pair/x.npy"), dir.0.join("one/x.npy")).unwrap();
     Device::get("cpu").unwrap().scope(|| {
         let first = logits.narrow(1, 0, 1).flatten(0, -1);
-        npy::save(&first.gt(&(&first * 0.0)).cast(DType::U8), &place.0.join("one/y.npy")).unwrap();
+        npy::save(&first.gt(&(&first * 0.0)).cast(DType::U8), &dir.0.join("one/y.npy")).unwrap();
     });
-    let said = text(&place.run(&["train", "one", "--task", "multilabel", "--epochs", "1"]).stderr);
+    let said = text(&dir.run(&["train", "one", "--task", "multilabel", "--epochs", "1"]).stderr);
     assert!(said.contains("a yes/no label per example") && !said.contains("1 a yes/no"), "{said}");
-    let seen = place.json(&["predict", "run", "pair/x.npy"]);
+    let seen = dir.json(&["predict", "run", "pair/x.npy"]);
     assert!(seen["labeled"] == 200 && seen["correct_labels"].as_u64().unwrap() > 540, "{seen}");
-    Device::get("cpu").unwrap().scope(|| npy::save(&logits, &place.0.join("pair/y.npy")).unwrap());
-    let refusal = place.refused(&["train", "pair", "--task", "multilabel"]);
+    Device::get("cpu").unwrap().scope(|| npy::save(&logits, &dir.0.join("pair/y.npy")).unwrap());
+    let refusal = dir.refused(&["train", "pair", "--task", "multilabel"]);
     assert!(
         refusal.contains("which is neither 0 nor 1") && refusal.contains("\n  in pair/y.npy; use `--task regression`"),
         "{refusal}"

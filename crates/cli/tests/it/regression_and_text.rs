@@ -1,17 +1,15 @@
 //! `panoply train` for regression on tables and for text, and errors in their input.
 
-use crate::place;
-
 use std::path::Path;
 
-use place::{Place, text};
+use crate::support::temp_dir::{TempDir, text};
 use serde_json::Value;
 
 /// Wisconsin breast cancer table (see `data/README.md`): the area of a nucleus, up to 2500, depends on the other columns, roughly on the
 /// square of its radius.
 #[test]
 fn regression_on_a_real_table_is_learned() {
-    let place = Place::new("numbers");
+    let dir = TempDir::new("numbers");
     let table =
         std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/breast_cancer.csv")).unwrap();
     let (head, rows) = table.split_once('\n').unwrap();
@@ -24,7 +22,7 @@ fn regression_on_a_real_table_is_learned() {
         cells.join(",")
     };
     let rows: Vec<String> = rows.lines().map(kept).collect();
-    place.write("cells.csv", format!("{}\n{}\n", kept(head), rows.join("\n")));
+    dir.write("cells.csv", format!("{}\n{}\n", kept(head), rows.join("\n")));
     let train = [
         "train",
         "cells.csv",
@@ -39,10 +37,10 @@ fn regression_on_a_real_table_is_learned() {
         "--dropout",
         "0",
     ];
-    let report = place.json(&train);
+    let report = dir.json(&train);
     assert!(report["r2"].as_f64().unwrap() > 0.97 && report["accuracy"].is_null(), "{report}");
     assert!(report["mae"].as_f64().unwrap() < 60.0, "{report}");
-    let folder = place.0.join(report["run_dir"].as_str().unwrap());
+    let folder = dir.0.join(report["run_dir"].as_str().unwrap());
     let predictions = std::fs::read_to_string(folder.join("predictions.csv")).unwrap();
     assert_eq!(predictions.lines().count(), 1 + 114);
     assert!(std::fs::read_to_string(folder.join("predictions.svg")).unwrap().contains("</svg>"));
@@ -53,37 +51,37 @@ fn regression_on_a_real_table_is_learned() {
     );
 
     // Other rows of the table, with the target.
-    place.write("more.csv", format!("{}\n{}\n{}\n", kept(head), rows[0], rows[7]));
-    let seen = place.json(&["predict", "runs/cells-1", "more.csv"]);
+    dir.write("more.csv", format!("{}\n{}\n{}\n", kept(head), rows[0], rows[7]));
+    let seen = dir.json(&["predict", "runs/cells-1", "more.csv"]);
     for row in seen["predictions"].as_array().unwrap() {
         let (right, read) = (row["actual"][0].as_f64().unwrap(), row["predicted"][0].as_f64().unwrap());
         assert!((right - read).abs() < 0.25 * right, "{row}");
     }
     assert_eq!(seen["labeled"], 2);
-    let refusal = place.refused(&["predict", "runs/cells-1", "--prompt", "a"]);
+    let refusal = dir.refused(&["predict", "runs/cells-1", "--prompt", "a"]);
     assert!(refusal.contains("this model generates no text"), "{refusal}");
 
     // A resumed run continues the history.
     let longer = ["train", "--resume", "runs/cells-1", "--epochs", "31"];
-    assert_eq!(place.json(&longer)["history"].as_array().unwrap().len(), 31);
+    assert_eq!(dir.json(&longer)["history"].as_array().unwrap().len(), 31);
 
     let net = "input = [29]\n[[layer]]\nkind = \"linear\"\nout_features = 1\n";
-    place.write("net.toml", net);
-    let refusal = place.refused(&[&train[..6], &["--model", "net.toml"]].concat());
+    dir.write("net.toml", net);
+    let refusal = dir.refused(&[&train[..6], &["--model", "net.toml"]].concat());
     assert!(refusal.contains("the loss cross_entropy does not fit regression targets"), "{refusal}");
     assert!(refusal.contains("\n  use mse, l1, huber") && refusal.contains("is set in net.toml"), "{refusal}");
-    place.write("net.toml", format!("loss = {{ kind = \"l1\", label_smoothing = 0.1 }}\n{net}"));
-    let refusal = place.refused(&[&train[..6], &["--model", "net.toml"]].concat());
+    dir.write("net.toml", format!("loss = {{ kind = \"l1\", label_smoothing = 0.1 }}\n{net}"));
+    let refusal = dir.refused(&[&train[..6], &["--model", "net.toml"]].concat());
     assert!(refusal.contains("label_smoothing applies to cross_entropy"), "{refusal}");
-    place.write("net.toml", format!("loss = {{ kind = \"huber\" }}\n{net}"));
-    let report = place.json(&[&train[..4], &["--epochs", "1", "--model", "net.toml"]].concat());
+    dir.write("net.toml", format!("loss = {{ kind = \"huber\" }}\n{net}"));
+    let report = dir.json(&[&train[..4], &["--epochs", "1", "--model", "net.toml"]].concat());
     assert!(report["r2"].as_f64().is_some(), "{report}");
 }
 
 /// Training does not depend on the unit of a number.
 #[test]
 fn regression_does_not_depend_on_the_scale_of_numbers() {
-    let place = Place::new("scales");
+    let dir = TempDir::new("scales");
     let net = "input = [2]\nloss = { kind = \"LOSS\" }\n[[layer]]\nkind = \"standardize\"\n[[layer]]\nkind = \"linear\"\n\
                out_features = 16\n[[layer]]\nkind = \"tanh\"\n[[layer]]\nkind = \"linear\"\nout_features = 1\n";
     for (name, unit) in [("femto", 1e-15), ("nano", 1e-9), ("small", 1e-5), ("large", 1e7)] {
@@ -93,71 +91,71 @@ fn regression_does_not_depend_on_the_scale_of_numbers() {
                 format!("{a:e},{b},{:e}\n", (3.0 * a / unit - b + 0.05 * b * b) * unit)
             })
             .collect();
-        place.write(&format!("{name}.csv"), format!("a,b,target\n{}", rows.concat()));
+        dir.write(&format!("{name}.csv"), format!("a,b,target\n{}", rows.concat()));
         let train =
             ["train", &format!("{name}.csv"), "--epochs", "40", "--batch-size", "16", "--learning-rate", "1e-2"];
-        let report = place.json(&[&train[..], &["--hidden-sizes", "16", "--dropout", "0"]].concat());
+        let report = dir.json(&[&train[..], &["--hidden-sizes", "16", "--dropout", "0"]].concat());
         assert!(report["r2"].as_f64().unwrap() > 0.97, "{name}: {}", report["r2"]);
         assert!(report["mae"].as_f64().unwrap() < 3.0 * unit, "{name}: {report}");
         let folder = report["run_dir"].as_str().unwrap().to_string();
-        let seen = place.json(&["predict", &folder, &format!("{name}.csv"), "--num-examples", "5"]);
+        let seen = dir.json(&["predict", &folder, &format!("{name}.csv"), "--num-examples", "5"]);
         for row in seen["predictions"].as_array().unwrap() {
             let (right, read) = (row["actual"][0].as_f64().unwrap(), row["predicted"][0].as_f64().unwrap());
             assert!((right - read).abs() < 12.0 * unit, "{name}: {row}");
         }
         // A network file trains as well, with every regression loss; its outputs are rescaled too.
         for loss in ["mse", "huber", "l1"] {
-            place.write("net.toml", net.replace("LOSS", loss));
-            let report = place.json(&[&train[..], &["--model", "net.toml"]].concat());
+            dir.write("net.toml", net.replace("LOSS", loss));
+            let report = dir.json(&[&train[..], &["--model", "net.toml"]].concat());
             assert!(report["r2"].as_f64().unwrap() > 0.97, "{name}, {loss}: {}", report["r2"]);
         }
     }
     let read = |folder: &str| -> Value {
-        serde_json::from_slice(&std::fs::read(place.0.join(folder).join("manifest.json")).unwrap()).unwrap()
+        serde_json::from_slice(&std::fs::read(dir.0.join(folder).join("manifest.json")).unwrap()).unwrap()
     };
     let manifest = read("runs/nano-2");
     assert!(manifest["network"]["layers"][4]["inverse_standardize"].is_object(), "{manifest}");
     let scale = manifest["network"]["loss"]["target_scale"].as_f64().unwrap();
     assert!((1e-9..1e-7).contains(&scale), "{scale}");
     // An explicit scale of 1 differs from an unset one.
-    place.write("net.toml", net.replace("\"LOSS\"", "\"mse\", target_scale = 1.0"));
-    let said = place.json(&["train", "large.csv", "--epochs", "1", "--model", "net.toml"]);
+    dir.write("net.toml", net.replace("\"LOSS\"", "\"mse\", target_scale = 1.0"));
+    let said = dir.json(&["train", "large.csv", "--epochs", "1", "--model", "net.toml"]);
     assert_eq!(read(said["run_dir"].as_str().unwrap())["network"]["loss"]["target_scale"], 1.0);
     for (loss, what) in [
         ("{ kind = \"mse\", target_scale = 0.0 }", "target_scale 0 is not a positive number"),
         ("{ target_scale = 2.0 }", "target_scale applies to mse, l1 and huber, not to cross_entropy"),
     ] {
-        place.write("net.toml", net.replace("{ kind = \"LOSS\" }", loss));
-        let refusal = place.refused(&["train", "nano.csv", "--model", "net.toml"]);
+        dir.write("net.toml", net.replace("{ kind = \"LOSS\" }", loss));
+        let refusal = dir.refused(&["train", "nano.csv", "--model", "net.toml"]);
         assert!(refusal.contains(what), "{refusal}");
     }
 }
 
 #[test]
 fn few_distinct_integers_are_classes_and_many_are_numbers() {
-    let place = Place::new("whole");
+    let dir = TempDir::new("whole");
     let rows = |values: usize| -> String {
         let rows: Vec<String> = (0..60).map(|i| format!("{},{}\n", i % values, (i % values) * 3)).collect();
         format!("a,target\n{}", rows.concat())
     };
-    place.write("few.csv", rows(3));
-    place.write("many.csv", rows(40));
+    dir.write("few.csv", rows(3));
+    dir.write("many.csv", rows(40));
     let train = ["--epochs", "1", "--hidden-sizes", "4"];
-    let few = place.json(&[&["train", "few.csv"], &train[..]].concat());
+    let few = dir.json(&[&["train", "few.csv"], &train[..]].concat());
     assert!(few["accuracy"].is_number() && few["r2"].is_null(), "{few}");
-    let many = place.json(&[&["train", "many.csv"], &train[..]].concat());
+    let many = dir.json(&[&["train", "many.csv"], &train[..]].concat());
     assert!(many["accuracy"].is_null() && many["r2"].is_number(), "{many}");
-    let classes = place.json(&[&["train", "few.csv", "--task", "regression"], &train[..]].concat());
+    let classes = dir.json(&[&["train", "few.csv", "--task", "regression"], &train[..]].concat());
     assert!(classes["r2"].is_number(), "{classes}");
 }
 
 /// In this text the previous character tells much about the next: a sequence model beats the entropy of character frequencies.
 #[test]
 fn text_is_trained_evaluated_and_generated() {
-    let place = Place::new("text");
+    let dir = TempDir::new("text");
     let license = include_str!("../../../../LICENSE-APACHE");
     let text: String = license.split_whitespace().collect::<Vec<&str>>().join(" ").to_lowercase();
-    place.write("license.txt", &text);
+    dir.write("license.txt", &text);
     let mut counts = std::collections::BTreeMap::<char, f64>::new();
     text.chars().for_each(|letter| *counts.entry(letter).or_default() += 1.0);
     let all: f64 = counts.values().sum();
@@ -175,31 +173,30 @@ fn text_is_trained_evaluated_and_generated() {
         "24",
     ];
     for model in [&["--hidden-sizes", "32"][..], &["--model", "transformer", "--hidden-sizes", "16,1"]] {
-        let report = place.json(&[&train[..], model].concat());
+        let report = dir.json(&[&train[..], model].concat());
         let loss = report["perplexity"].as_f64().unwrap().ln();
         assert!(loss < entropy - 0.3, "{loss} is not below the entropy of single characters, {entropy}: {report}");
     }
-    let judged = place.json(&["predict", "runs/license-1", "license.txt"]);
+    let judged = dir.json(&["predict", "runs/license-1", "license.txt"]);
     assert!(judged["loss"].as_f64().unwrap() < entropy - 0.3, "{judged}");
-    let written = || {
-        place.json(&["predict", "runs/license-2", "--prompt", "the licens", "--max-new-tokens", "40"])["text"].clone()
-    };
+    let written =
+        || dir.json(&["predict", "runs/license-2", "--prompt", "the licens", "--max-new-tokens", "40"])["text"].clone();
     let once = written();
     assert!(once.as_str().unwrap().starts_with("the licens") && once.as_str().unwrap().chars().count() == 50, "{once}");
     assert_eq!(once, written(), "the same seed gives the same text");
-    let refusal = place.refused(&["predict", "runs/license-1", "--num-examples", "3"]);
+    let refusal = dir.refused(&["predict", "runs/license-1", "--num-examples", "3"]);
     assert!(refusal.contains("--num-examples: this model reads text; --max-new-tokens"), "{refusal}");
-    let sample = std::fs::read_to_string(place.0.join("runs/license-1/sample.txt")).unwrap();
+    let sample = std::fs::read_to_string(dir.0.join("runs/license-1/sample.txt")).unwrap();
     assert_eq!(sample.chars().count(), 401);
 
-    let refusal = place.refused(&["predict", "runs/license-1", "--prompt", "the License"]);
+    let refusal = dir.refused(&["predict", "runs/license-1", "--prompt", "the License"]);
     assert!(refusal.contains("'L' is not in the network's vocabulary"), "{refusal}");
-    place.write("other.txt", format!("{text}\nÅ {text}"));
-    let known = place.run(&["predict", "runs/license-1", "other.txt"]);
+    dir.write("other.txt", format!("{text}\nÅ {text}"));
+    let known = dir.run(&["predict", "runs/license-1", "other.txt"]);
     assert!(known.status.success());
-    let note = super::place::text(&known.stderr);
+    let note = crate::support::temp_dir::text(&known.stderr);
     assert!(note.contains("characters that training did not have are left out (") && note.contains("'Å'"), "{note}");
-    let refusal = place.refused(&["train", "license.txt", "--model", "cnn"]);
+    let refusal = dir.refused(&["train", "license.txt", "--model", "cnn"]);
     assert!(refusal.contains("cnn cannot be trained on text") && refusal.contains("`--model lstm`"), "{refusal}");
     for (both, seen) in [(true, true), (false, false)] {
         let layers = format!(
@@ -207,53 +204,53 @@ fn text_is_trained_evaluated_and_generated() {
              [[layer]]\nkind = \"linear\"\nout_features = {0}\n",
             counts.len()
         );
-        place.write("net.toml", format!("input = [24]\n{layers}"));
+        dir.write("net.toml", format!("input = [24]\n{layers}"));
         let output =
-            place.run(&["train", "license.txt", "--context-length", "24", "--model", "net.toml", "--epochs", "1"]);
+            dir.run(&["train", "license.txt", "--context-length", "24", "--model", "net.toml", "--epochs", "1"]);
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(said.contains("the output at a position depends on later characters"), seen, "{said}");
         assert_eq!(output.status.success(), !seen, "{said}");
     }
-    let refusal = place.refused(&["train", "license.txt", "--context-length", "9000"]);
+    let refusal = dir.refused(&["train", "license.txt", "--context-length", "9000"]);
     assert!(
         refusal.contains("characters are too few for two windows of 9000") && refusal.contains("--context-length N"),
         "{refusal}"
     );
-    place.write("wide.txt", [0xff, 0xfe, 0x61]);
-    let refusal = place.refused(&["train", "wide.txt"]);
+    dir.write("wide.txt", [0xff, 0xfe, 0x61]);
+    let refusal = dir.refused(&["train", "wide.txt"]);
     assert!(
         refusal.contains("wide.txt: it is not text in UTF-16LE") && refusal.contains("--encoding NAME"),
         "{refusal}"
     );
-    place.write("bytes.txt", [0xff, 0x61, 0x00]);
-    assert!(place.refused(&["train", "bytes.txt"]).contains("bytes.txt:1: byte 0xff is not UTF-8"));
+    dir.write("bytes.txt", [0xff, 0x61, 0x00]);
+    assert!(dir.refused(&["train", "bytes.txt"]).contains("bytes.txt:1: byte 0xff is not UTF-8"));
     let manifest: Value =
-        serde_json::from_slice(&std::fs::read(place.0.join("runs/license-1/manifest.json")).unwrap()).unwrap();
+        serde_json::from_slice(&std::fs::read(dir.0.join("runs/license-1/manifest.json")).unwrap()).unwrap();
     assert_eq!(manifest["data"]["format"]["context_length"], 24);
 }
 
 /// No option is ignored.
 #[test]
 fn options_that_do_not_apply_to_the_data_are_rejected() {
-    let place = Place::new("options");
-    place.write("few.csv", "a,b\n1,x\n2,y\n3,x\n4,y\n5,x\n6,y\n7,x\n8,y\n");
+    let dir = TempDir::new("options");
+    dir.write("few.csv", "a,b\n1,x\n2,y\n3,x\n4,y\n5,x\n6,y\n7,x\n8,y\n");
     for (arguments, refused) in [
         (&["digits", "--label", "foo"][..], "--label does not apply to digits"),
         (&["digits", "--task", "text"], "--task does not apply to digits"),
         (&["few.csv", "--context-length", "9"], "--context-length does not apply to tables"),
         (&["few.csv", "--image-size", "8x8"], "--image-size does not apply to tables"),
     ] {
-        let refusal = place.refused(&[&["train"], arguments].concat());
+        let refusal = dir.refused(&[&["train"], arguments].concat());
         assert!(refusal.contains(refused), "{arguments:?}: {refusal}");
-        assert!(!place.0.join("runs").exists(), "no run is started");
+        assert!(!dir.0.join("runs").exists(), "no run is started");
     }
 }
 
 /// Usage errors have a message with the fix.
 #[test]
 fn usage_errors_are_reported_with_a_fix() {
-    let place = Place::new("slips");
-    place.write("text.csv", "Call me Ishmael.");
+    let dir = TempDir::new("slips");
+    dir.write("text.csv", "Call me Ishmael.");
     for (arguments, refused) in [
         (&["train", "digit"][..], "cannot read digit: No such file"),
         (&["train", "digit"], "\n  DATA must be `digits`, a file or a folder"),
@@ -263,9 +260,9 @@ fn usage_errors_are_reported_with_a_fix() {
         (&["train", "--resume", "runs"], "\n  is this the folder of a run?"),
         (&["predict", "text.csv"], "text.csv: it is a text file, not a safetensors file"),
     ] {
-        let refusal = place.refused(arguments);
+        let refusal = dir.refused(arguments);
         assert!(refusal.contains(refused), "{arguments:?}: {refusal}");
-        assert!(!place.0.join("runs").exists(), "no run is started");
+        assert!(!dir.0.join("runs").exists(), "no run is started");
     }
 }
 
@@ -273,20 +270,20 @@ fn usage_errors_are_reported_with_a_fix() {
 #[cfg(unix)]
 #[test]
 fn closed_stdout_pipe_ends_the_command_quietly() {
-    let place = Place::new("reader");
+    let dir = TempDir::new("reader");
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
-    let output = place.command(&["demo", "--json"]).stdout(writer).output().unwrap();
+    let output = dir.command(&["demo", "--json"]).stdout(writer).output().unwrap();
     assert_eq!((output.status.code(), text(&output.stderr).contains("panicked")), (Some(141), false));
 }
 
 /// Unknown labels count as wrong, as in `accuracy_score`, and are named.
 #[test]
 fn unknown_labels_count_as_wrong() {
-    let place = Place::new("unknown-labels");
+    let dir = TempDir::new("unknown-labels");
     let rows: String = (0..60).map(|i| format!("{},0.{i},{}\n", ["red", "blue"][i % 2], ["a", "b"][i % 2])).collect();
-    place.write("train.csv", format!("color,x,label\n{rows}"));
-    place.json(&[
+    dir.write("train.csv", format!("color,x,label\n{rows}"));
+    dir.json(&[
         "train",
         "train.csv",
         "--epochs",
@@ -301,11 +298,11 @@ fn unknown_labels_count_as_wrong() {
     let colors = ["red", "red", "red", "red", "red", "red", "blue", "blue", "blue"];
     let rows: String =
         colors.iter().zip("acccddbbb".chars()).map(|(color, label)| format!("{color},0.1,{label}\n")).collect();
-    place.write("test.csv", format!("color,x,label\n{rows}"));
-    let seen = place.json(&["predict", "runs/train-1", "test.csv"]);
+    dir.write("test.csv", format!("color,x,label\n{rows}"));
+    let seen = dir.json(&["predict", "runs/train-1", "test.csv"]);
     assert_eq!((&seen["labeled"], &seen["correct"]), (&9.into(), &4.into()), "{seen}");
     assert_eq!(seen["unknown_labels"], serde_json::json!({"c": 3, "d": 2}));
-    let said = text(&place.run(&["predict", "runs/train-1", "test.csv"]).stderr);
+    let said = text(&dir.run(&["predict", "runs/train-1", "test.csv"]).stderr);
     assert!(
         said.contains("5 of 9 labels are not among the learned classes and count as wrong: c (3), d (2)"),
         "{said}"
@@ -315,13 +312,13 @@ fn unknown_labels_count_as_wrong() {
 /// Reference, scikit-learn in f64: y = 10⁹ + x has R² 1.0; predictions are compared with the numbers in the file.
 #[test]
 fn targets_with_a_large_offset_are_predicted_in_f64() {
-    let place = Place::new("offset");
+    let dir = TempDir::new("offset");
     let x: Vec<f64> = (0..300).map(|i| f64::from(i * 77 % 300) / 100.0).collect();
     let rows: String = x.iter().map(|x| format!("{x},{:.2}\n", 1e9 + x)).collect();
-    place.write("offset.csv", format!("x,y\n{rows}"));
-    let report = place.json(&["train", "offset.csv", "--batch-size", "16", "--dropout", "0"]);
+    dir.write("offset.csv", format!("x,y\n{rows}"));
+    let report = dir.json(&["train", "offset.csv", "--batch-size", "16", "--dropout", "0"]);
     assert!(report["r2"].as_f64().unwrap() > 0.98, "{report}");
-    let seen = place.json(&["predict", "runs/offset-1", "offset.csv"]);
+    let seen = dir.json(&["predict", "runs/offset-1", "offset.csv"]);
     let mut squares = 0.0;
     for (row, x) in seen["predictions"].as_array().unwrap().iter().zip(&x) {
         assert!((row["actual"][0].as_f64().unwrap() - (1e9 + x)).abs() < 1e-6, "{row}");
@@ -331,11 +328,11 @@ fn targets_with_a_large_offset_are_predicted_in_f64() {
     let spread: f64 = x.iter().map(|x| (x - mean).powi(2)).sum();
     assert!(1.0 - squares / spread > 0.98, "R² {}", 1.0 - squares / spread);
     assert!((seen["mae"].as_f64().unwrap()) < 0.2, "{seen}");
-    let predictions = std::fs::read_to_string(place.0.join("runs/offset-1/predictions.csv")).unwrap();
+    let predictions = std::fs::read_to_string(dir.0.join("runs/offset-1/predictions.csv")).unwrap();
     assert!(predictions.lines().nth(1).unwrap().starts_with("100000000"), "{predictions}");
     let output = std::process::Command::new(env!("CARGO_BIN_EXE_panoply"))
         .args(["export", "runs/offset-1"])
-        .current_dir(&place.0)
+        .current_dir(&dir.0)
         .output()
         .unwrap();
     assert!(text(&output.stderr).contains("y is a difference from 100000000"), "{}", text(&output.stderr));
@@ -344,7 +341,7 @@ fn targets_with_a_large_offset_are_predicted_in_f64() {
 /// Arrays are standardized like tables, as with scikit-learn's `StandardScaler` before an `MLPClassifier`.
 #[test]
 fn arrays_are_standardized_like_tables() {
-    let place = Place::new("arrays");
+    let dir = TempDir::new("arrays");
     let wine = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/wine.csv")).unwrap();
     let rows: Vec<Vec<&str>> = wine.lines().skip(1).map(|line| line.split(',').collect()).collect();
     let width = rows[0].len() - 1;
@@ -358,10 +355,10 @@ fn arrays_are_standardized_like_tables() {
         let x = panoply::Tensor::from_slice(&numbers, [rows.len(), width]);
         let y = panoply::Tensor::from_slice(&labels, [rows.len()]);
         let arrays = [("x".to_string(), x), ("y".to_string(), y)];
-        panoply::nn::data::npz::save(&arrays, &place.0.join("wine.npz")).unwrap();
+        panoply::nn::data::npz::save(&arrays, &dir.0.join("wine.npz")).unwrap();
     });
-    let report = place.json(&["train", "wine.npz"]);
+    let report = dir.json(&["train", "wine.npz"]);
     assert!(report["accuracy"].as_f64().unwrap() >= 0.93, "{report}");
-    let seen = place.json(&["predict", "runs/wine-1", "wine.npz"]);
+    let seen = dir.json(&["predict", "runs/wine-1", "wine.npz"]);
     assert!(seen["correct"].as_u64().unwrap() >= 170, "the scaler is in the model: {seen}");
 }

@@ -1,13 +1,11 @@
 //! Runs that released versions wrote can be loaded, give the same results, and can be resumed (see `saved_runs/README.md`).
 
-use crate::place;
-
 use std::path::{Path, PathBuf};
 
+use crate::support::temp_dir::{TempDir, text};
 use panoply::nn::data::reader;
 use panoply::nn::{Loss, Network, checkpoint, evaluate};
 use panoply::{Device, Rng};
-use place::{Place, text};
 use serde_json::Value;
 
 /// Returns the folders of all runs of all versions.
@@ -52,29 +50,29 @@ fn saved_models_give_the_recorded_loss() {
 
 #[test]
 fn saved_runs_are_used_exported_and_resumed() {
-    let place = Place::new("released");
-    place.write("wine.csv", include_str!("../data/wine.csv"));
+    let dir = TempDir::new("released");
+    dir.write("wine.csv", include_str!("../data/wine.csv"));
     for (at, run) in runs().into_iter().enumerate() {
         let name = format!("run{at}");
-        std::fs::create_dir_all(place.0.join(&name)).unwrap();
+        std::fs::create_dir_all(dir.0.join(&name)).unwrap();
         for file in ["manifest.json", "model.safetensors", "checkpoint.safetensors"] {
-            std::fs::copy(run.join(file), place.0.join(&name).join(file)).unwrap();
+            std::fs::copy(run.join(file), dir.0.join(&name).join(file)).unwrap();
         }
         let mut manifest = manifest(&run);
         if manifest["data"]["path"].as_str().unwrap().ends_with("wine.csv") {
             // The table was in another folder.
             manifest["data"]["path"] = "wine.csv".into();
-            place.write(&format!("{name}/manifest.json"), manifest.to_string());
+            dir.write(&format!("{name}/manifest.json"), manifest.to_string());
         }
-        assert!(place.json(&["predict", &name, "--num-examples", "3"])["labeled"] == 3, "{}", run.display());
+        assert!(dir.json(&["predict", &name, "--num-examples", "3"])["labeled"] == 3, "{}", run.display());
         let exported = std::process::Command::new(env!("CARGO_BIN_EXE_panoply"))
             .args(["export", &name])
-            .current_dir(&place.0)
+            .current_dir(&dir.0)
             .output()
             .unwrap();
         assert!(exported.status.success(), "{}: {}", run.display(), text(&exported.stderr));
         let before = manifest["result"]["epochs"].as_u64().unwrap();
-        let longer = place.json(&["train", "--resume", &name, "--epochs", &(before + 1).to_string()]);
+        let longer = dir.json(&["train", "--resume", &name, "--epochs", &(before + 1).to_string()]);
         let history = longer["history"].as_array().unwrap();
         assert_eq!(history.len() as u64, before + 1);
         let (last, best) = (&history[before as usize], &manifest["result"]["best_epoch_report"]["val_loss"]);

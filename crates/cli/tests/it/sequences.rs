@@ -1,10 +1,8 @@
 //! Tables in which several rows form one example: training, prediction, resuming, and errors.
 
-use crate::place;
-
 use std::fmt::Write;
 
-use place::{Place, text};
+use crate::support::temp_dir::{TempDir, text};
 use serde_json::Value;
 
 /// Walks of 2 to 9 steps, interleaved in pairs, each of which ends above or below its start. The class is the sign of the sum of the
@@ -37,15 +35,14 @@ fn is_long(row: &str) -> bool {
 
 #[test]
 fn sequences_are_trained_and_predicted() {
-    let place = Place::new("sequences");
-    place.write("walks.csv", walks(400, 0));
+    let dir = TempDir::new("sequences");
+    dir.write("walks.csv", walks(400, 0));
     let train = ["train", "walks.csv", "--sequence-column", "walk", "--label", "direction", "--learning-rate", "1e-2"];
     for (model, epochs, least) in [("lstm", "20", 0.9), ("transformer", "10", 0.8)] {
-        let report =
-            place.json(&[&train[..], &["--model", model, "--hidden-sizes", "16", "--epochs", epochs]].concat());
+        let report = dir.json(&[&train[..], &["--model", model, "--hidden-sizes", "16", "--epochs", epochs]].concat());
         assert!(report["accuracy"].as_f64().unwrap() > least, "{model}: {report}");
     }
-    let plain = place.run(&[&train[..], &["--epochs", "1", "--hidden-sizes", "4"]].concat());
+    let plain = dir.run(&[&train[..], &["--epochs", "1", "--hidden-sizes", "4"]].concat());
     let said = text(&plain.stderr);
     assert!(
         said.contains(
@@ -53,46 +50,46 @@ fn sequences_are_trained_and_predicted() {
         ),
         "{said}"
     );
-    place.json(&["train", "--resume", "runs/walks-1", "--epochs", "21"]);
+    dir.json(&["train", "--resume", "runs/walks-1", "--epochs", "21"]);
 
-    place.write("more.csv", walks(60, 1000));
-    let judged = place.json(&["predict", "runs/walks-1", "more.csv"]);
+    dir.write("more.csv", walks(60, 1000));
+    let judged = dir.json(&["predict", "runs/walks-1", "more.csv"]);
     assert_eq!(judged["predictions"].as_array().unwrap().len(), 60);
     assert_eq!(judged["predictions"][1]["example"], "walk 1001");
     assert!(judged["correct"].as_u64().unwrap() > 48 && judged["labeled"] == 60, "{judged}");
     // A sequence has the same prediction alone and in a batch with longer ones.
     let rows: Vec<String> =
         walks(2, 1000).lines().filter(|row| !row.starts_with("1001,")).map(str::to_string).collect();
-    place.write("one.csv", rows.join("\n"));
-    let alone = place.json(&["predict", "runs/walks-1", "one.csv"]);
+    dir.write("one.csv", rows.join("\n"));
+    let alone = dir.json(&["predict", "runs/walks-1", "one.csv"]);
     let share = |judged: &Value| judged["predictions"][0]["probability"].as_f64().unwrap();
     assert!((share(&alone) - share(&judged)).abs() < 1e-5, "{alone}");
     // Validation and test examples may be longer than those of training, as those of a prediction.
     let short: Vec<String> = walks(400, 0).lines().filter(|row| !is_long(row)).map(str::to_string).collect();
-    place.write("short.csv", short.join("\n"));
+    dir.write("short.csv", short.join("\n"));
     let split = ["--val-split", "file:more.csv", "--test-data", "more.csv", "--epochs", "15", "--hidden-sizes", "16"];
-    let report = place.json(&[&["train", "short.csv"], &train[2..], &split[..], &["--out", "longer"]].concat());
-    let judged = place.json(&["predict", "longer", "more.csv"]);
+    let report = dir.json(&[&["train", "short.csv"], &train[2..], &split[..], &["--out", "longer"]].concat());
+    let judged = dir.json(&["predict", "longer", "more.csv"]);
     let share = judged["correct"].as_f64().unwrap() / 60.0;
     for figure in [&report["accuracy"], &report["test"]["score"]] {
         assert!((figure.as_f64().unwrap() - share).abs() < 1e-6, "{share} as predict counts: {report}");
     }
     assert!(share > 0.6, "{share}");
     // A network file can read sequences too.
-    place.write(
+    dir.write(
         "mean.toml",
         "input = [9, 2]\nlayer = [{ kind = \"standardize\" }, { kind = \"time_mean\" }, { kind = \"linear\", out_features = 2 }]\n",
     );
-    let report = place.json(&[&train[..], &["--model", "mean.toml", "--epochs", "15"]].concat());
+    let report = dir.json(&[&train[..], &["--model", "mean.toml", "--epochs", "15"]].concat());
     assert!(report["accuracy"].as_f64().unwrap() > 0.9, "{report}");
 }
 
 #[test]
 fn invalid_sequences_are_reported() {
-    let place = Place::new("wrong-sequences");
-    place.write("walks.csv", walks(40, 0));
-    place.write("two.csv", "id,x,kind\na,1,p\nb,2,q\na,3,q\nb,1,q\n");
-    place.write("flat.toml", "input = [18]\n[[layer]]\nkind = \"linear\"\nout_features = 2\n");
+    let dir = TempDir::new("wrong-sequences");
+    dir.write("walks.csv", walks(40, 0));
+    dir.write("two.csv", "id,x,kind\na,1,p\nb,2,q\na,3,q\nb,1,q\n");
+    dir.write("flat.toml", "input = [18]\n[[layer]]\nkind = \"linear\"\nout_features = 2\n");
     let walks_by = ["train", "walks.csv", "--sequence-column", "walk"];
     for (arguments, refused) in [
         (
@@ -114,16 +111,16 @@ fn invalid_sequences_are_reported() {
         (&[&walks_by[..], &["--augment", "horizontal-flip"]].concat(), "\n  the layers of `--augment` come first"),
         (&[&walks_by[..], &["--model", "flat.toml"]].concat(), "input [18] does not match examples of shape [9, 2]"),
     ] {
-        let refusal = place.refused(arguments);
+        let refusal = dir.refused(arguments);
         assert!(refusal.contains(refused), "{arguments:?}: {refusal}");
     }
-    assert!(!place.0.join("runs").exists(), "no run is started");
-    place.json(&[&walks_by[..], &["--epochs", "1", "--hidden-sizes", "4"]].concat());
+    assert!(!dir.0.join("runs").exists(), "no run is started");
+    dir.json(&[&walks_by[..], &["--epochs", "1", "--hidden-sizes", "4"]].concat());
     let longer: String = (0..10).map(|at| format!("7,{at},1\n")).collect();
-    place.write("long.csv", format!("walk,step,wind\n{longer}"));
+    dir.write("long.csv", format!("walk,step,wind\n{longer}"));
     // As torch.nn.LSTM, the network takes sequences of any length.
-    assert_eq!(place.json(&["predict", "runs/walks-1", "long.csv"])["predictions"].as_array().unwrap().len(), 1);
-    place.write("none.csv", "step,wind\n1,2\n");
-    let refusal = place.refused(&["predict", "runs/walks-1", "none.csv"]);
+    assert_eq!(dir.json(&["predict", "runs/walks-1", "long.csv"])["predictions"].as_array().unwrap().len(), 1);
+    dir.write("none.csv", "step,wind\n1,2\n");
+    let refusal = dir.refused(&["predict", "runs/walks-1", "none.csv"]);
     assert!(refusal.contains("none.csv: 1 columns are missing (walk)"), "{refusal}");
 }

@@ -429,7 +429,7 @@ fn a_signal_lets_running_requests_finish_and_refuses_new_ones() {
     for name in ["INT", "TERM"] {
         let mut server = Server::start(&["--max-concurrent", "1"]);
         let mut stream = begun(&server);
-        // Others wait for their place; all are finished.
+        // Others wait for their dir; all are finished.
         let body = long().to_string();
         let head = server.head("POST", "/v1/chat/completions", "", body.len());
         let waiting: Vec<TcpStream> = (0..6).map(|_| server.send(&head, body.as_bytes())).collect();

@@ -212,11 +212,9 @@ fn library_for_another_architecture_is_reported() {
     let other: u16 = if cfg!(target_arch = "x86_64") { 183 } else { 62 };
     elf[18..20].copy_from_slice(&other.to_le_bytes());
     std::fs::write(&library, elf).unwrap();
-    let place = std::fs::canonicalize(&library).unwrap().display().to_string();
-    let expected = format!(
-        "{place} is for another architecture, so it is skipped; install the one for {}",
-        std::env::consts::ARCH
-    );
+    let dir = std::fs::canonicalize(&library).unwrap().display().to_string();
+    let expected =
+        format!("{dir} is for another architecture, so it is skipped; install the one for {}", std::env::consts::ARCH);
     for (view, list) in [("backends", "backends"), ("devices", "backends"), ("status", "backends")] {
         let document = json(&[view], Some(&folder));
         let cuda = kind(&document, list, "cuda");

@@ -1,21 +1,19 @@
 //! Training options from the command line and from files: losses, class weights, the section `[training]`, precedence, the recorded
 //! settings, and errors.
 
-use crate::place;
-
 use std::path::Path;
 use std::process::Command;
 
-use place::{Place, text};
+use crate::support::temp_dir::{TempDir, text};
 use serde_json::Value;
 
-fn manifest(place: &Place, run: &str) -> Value {
-    serde_json::from_slice(&std::fs::read(place.0.join(run).join("manifest.json")).unwrap()).unwrap()
+fn manifest(dir: &TempDir, run: &str) -> Value {
+    serde_json::from_slice(&std::fs::read(dir.0.join(run).join("manifest.json")).unwrap()).unwrap()
 }
 
-fn inspected(place: &Place, run: &str) -> String {
+fn inspected(dir: &TempDir, run: &str) -> String {
     let mut inspect = Command::new(env!("CARGO_BIN_EXE_panoply"));
-    let output = inspect.args(["inspect", run]).current_dir(&place.0).output().unwrap();
+    let output = inspect.args(["inspect", run]).current_dir(&dir.0).output().unwrap();
     assert!(output.status.success(), "{}", text(&output.stderr));
     text(&output.stdout)
 }
@@ -23,15 +21,15 @@ fn inspected(place: &Place, run: &str) -> String {
 /// A single output with BCE separates two classes as well as two outputs; `predict` shows its probability.
 #[test]
 fn binary_classification_with_one_output_is_learned() {
-    let place = Place::new("bce");
+    let dir = TempDir::new("bce");
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/breast_cancer.csv").display().to_string();
     let train =
         ["train", &data, "--label", "diagnosis", "--epochs", "15", "--batch-size", "16", "--hidden-sizes", "16"];
     let said = [&train[..], &["--loss", "bce-with-logits", "--class-weights", "balanced", "--out", "run"]].concat();
-    let report = place.json(&said);
+    let report = dir.json(&said);
     assert!(report["accuracy"].as_f64().unwrap() > 0.93, "{report}");
     assert!(report["roc_auc"].as_f64().unwrap() > 0.97, "{report}");
-    let network = manifest(&place, "run")["network"].clone();
+    let network = manifest(&dir, "run")["network"].clone();
     let layers = network["layers"].as_array().unwrap();
     assert_eq!(
         (layers[layers.len() - 1]["linear"]["out_features"].as_u64(), &network["loss"]["kind"]),
@@ -42,23 +40,23 @@ fn binary_classification_with_one_output_is_learned() {
         network["loss"]["class_weights"].as_array().unwrap().iter().map(|weight| weight.as_f64().unwrap()).collect();
     weights.sort_by(f64::total_cmp);
     assert!((weights[0] - 456.0 / 572.0).abs() < 0.01 && (weights[1] - 456.0 / 340.0).abs() < 0.02, "{weights:?}");
-    let shown = inspected(&place, "run");
+    let shown = inspected(&dir, "run");
     assert!(
         shown.contains(
             "\noptimizer adamw, learning rate 0.002, weight decay 0.01, batch size 16; loss bce_with_logits, class weights "
         ),
         "{shown}"
     );
-    let seen = place.json(&["predict", "run", "--num-examples", "50"]);
+    let seen = dir.json(&["predict", "run", "--num-examples", "50"]);
     assert!(seen["correct"].as_u64().unwrap() > 44, "{seen}");
     for row in seen["predictions"].as_array().unwrap() {
         assert!((0.5..=1.0).contains(&row["probability"].as_f64().unwrap()), "{row}");
     }
     // A resumed run keeps its loss.
-    let longer = place.json(&["train", "--resume", "run", "--epochs", "16"]);
-    assert_eq!(manifest(&place, "run")["network"], network);
+    let longer = dir.json(&["train", "--resume", "run", "--epochs", "16"]);
+    assert_eq!(manifest(&dir, "run")["network"], network);
     assert!(longer["accuracy"].as_f64().unwrap() > 0.93, "{longer}");
-    let refusal = place.refused(&[&train[..], &["--class-weights", "1,2,3"]].concat());
+    let refusal = dir.refused(&[&train[..], &["--class-weights", "1,2,3"]].concat());
     assert!(refusal.contains("class_weights has 3 numbers, but there are 2 classes"), "{refusal}");
     assert!(refusal.contains("\n  the classes are, in this order, "), "{refusal}");
 }
@@ -66,7 +64,7 @@ fn binary_classification_with_one_output_is_learned() {
 /// The weight of a rare class raises its recall.
 #[test]
 fn class_weights_raise_the_recall_of_rare_classes() {
-    let place = Place::new("rare");
+    let dir = TempDir::new("rare");
     // Overlapping: a rare `yes` around 1, a common `no` around 0, with the same spread.
     let rows: Vec<String> = (0..400)
         .map(|i| {
@@ -74,11 +72,11 @@ fn class_weights_raise_the_recall_of_rare_classes() {
             format!("{:.3},{}\n", spread * 1.2 + f64::from(u8::from(yes)), if yes { "yes" } else { "no" })
         })
         .collect();
-    place.write("rare.csv", format!("x,kind\n{}", rows.concat()));
+    dir.write("rare.csv", format!("x,kind\n{}", rows.concat()));
     let recall = |weights: &[&str], out: &str| {
         let train = ["train", "rare.csv", "--epochs", "40", "--hidden-sizes", "8", "--dropout", "0", "--out", out];
-        place.json(&[&train[..], weights].concat());
-        let seen = place.json(&["predict", out, "rare.csv"]);
+        dir.json(&[&train[..], weights].concat());
+        let seen = dir.json(&["predict", out, "rare.csv"]);
         let yes = seen["predictions"].as_array().unwrap().iter().filter(|row| row["actual"] == "yes");
         yes.clone().filter(|row| row["predicted"] == "yes").count() as f64 / yes.count() as f64
     };
@@ -115,10 +113,10 @@ out_features = 10
 
 #[test]
 fn command_line_overrides_training_options_of_a_file() {
-    let place = Place::new("recipe");
-    place.write("net.toml", NETWORK);
-    place.json(&["train", "digits", "--model", "net.toml", "--out", "file"]);
-    let settings = manifest(&place, "file")["settings"].clone();
+    let dir = TempDir::new("recipe");
+    dir.write("net.toml", NETWORK);
+    dir.json(&["train", "digits", "--model", "net.toml", "--out", "file"]);
+    let settings = manifest(&dir, "file")["settings"].clone();
     for (name, want) in [
         ("epochs", 2.into()),
         ("optimizer", "sgd".into()),
@@ -140,13 +138,13 @@ fn command_line_overrides_training_options_of_a_file() {
     }
     let words = "optimizer sgd, learning rate 0.01, momentum 0.8, weight decay 0.05, gradient norm up to 2, schedule reduce-on-plateau, \
                  batch size 32, 2 batches per step, EMA decay 0.95, bf16; loss cross_entropy, label smoothing 0.1, class weights ";
-    let shown = inspected(&place, "file");
+    let shown = inspected(&dir, "file");
     assert!(shown.contains(words), "{shown}");
     // Settings of the file that belong to its optimizer and loss are dropped for others.
     let said = ["--min-steps", "50", "--optimizer", "lion", "--batch-size", "64"];
     let line = ["train", "digits", "--model", "net.toml", "--loss", "bce-with-logits", "--out", "line"];
-    place.json(&[&line[..], &said].concat());
-    let of_line = manifest(&place, "line");
+    dir.json(&[&line[..], &said].concat());
+    let of_line = manifest(&dir, "line");
     let settings = &of_line["settings"];
     assert_eq!((&settings["optimizer"], &settings["batch_size"]), (&"lion".into(), &64.into()));
     // 1258 training examples are 20 batches of 64, so 50 steps are three epochs.
@@ -157,34 +155,34 @@ fn command_line_overrides_training_options_of_a_file() {
     assert!(loss["class_weights"].is_null(), "{loss}");
     let adagrad =
         ["train", "digits", "--model", "net.toml", "--optimizer", "adagrad", "--epochs", "1", "--out", "adagrad"];
-    place.json(&adagrad);
-    let settings = manifest(&place, "adagrad")["settings"].clone();
+    dir.json(&adagrad);
+    let settings = manifest(&dir, "adagrad")["settings"].clone();
     assert_eq!((&settings["learning_rate"], &settings["weight_decay"]), (&0.02.into(), &Value::Null));
     // Clipping by value replaces clipping by norm and is kept when resuming: with a tiny limit the loss hardly changes.
     let limited = ["train", "digits", "--model", "net.toml", "--clip-value", "1e-9", "--weight-decay", "0"];
-    place.json(&[&limited[..], &["--epochs", "1", "--out", "limited"]].concat());
-    let longer = place.json(&["train", "--resume", "limited", "--epochs", "3"]);
-    let settings = manifest(&place, "limited")["settings"].clone();
+    dir.json(&[&limited[..], &["--epochs", "1", "--out", "limited"]].concat());
+    let longer = dir.json(&["train", "--resume", "limited", "--epochs", "3"]);
+    let settings = manifest(&dir, "limited")["settings"].clone();
     assert_eq!((&settings["clip_value"], &settings["clip_norm"]), (&1e-9.into(), &Value::Null));
-    assert!(inspected(&place, "limited").contains("gradient elements up to ±0.000000001"));
+    assert!(inspected(&dir, "limited").contains("gradient elements up to ±0.000000001"));
     let loss = |epoch: usize| longer["history"][epoch]["val_loss"].as_f64().unwrap();
     assert!((loss(0) - loss(2)).abs() < 1e-4, "{longer}");
-    let refusal = place.refused(&["train", "digits", "--clip-value", "1", "--clip-norm", "1"]);
+    let refusal = dir.refused(&["train", "digits", "--clip-value", "1", "--clip-norm", "1"]);
     assert!(refusal.contains("'--clip-value <CLIP_VALUE>' cannot be used with '--clip-norm <CLIP_NORM>'"), "{refusal}");
-    let refusal = place.refused(&[&adagrad[..8], &["--momentum", "0.8"]].concat());
+    let refusal = dir.refused(&[&adagrad[..8], &["--momentum", "0.8"]].concat());
     assert!(refusal.contains("--momentum 0.8 cannot be used with --optimizer adagrad"), "{refusal}");
     // Naming the optimizer and loss of the file keeps its settings.
     let same = ["--optimizer", "sgd", "--loss", "cross-entropy", "--epochs", "1", "--out", "same"];
-    place.json(&[&["train", "digits", "--model", "net.toml"][..], &same].concat());
-    let of_same = manifest(&place, "same");
+    dir.json(&[&["train", "digits", "--model", "net.toml"][..], &same].concat());
+    let of_same = manifest(&dir, "same");
     assert_eq!((&of_same["settings"]["learning_rate"], &of_same["settings"]["momentum"]), (&0.01.into(), &0.8.into()));
     assert_eq!(of_same["network"]["loss"]["label_smoothing"], 0.1);
-    place.write("turned.toml", NETWORK.replace("[64]", "[4, 16]"));
-    let refusal = place.refused(&["train", "digits", "--model", "turned.toml"]);
+    dir.write("turned.toml", NETWORK.replace("[64]", "[4, 16]"));
+    let refusal = dir.refused(&["train", "digits", "--model", "turned.toml"]);
     assert!(refusal.contains("turned.toml: input [4, 16] does not match examples of shape [1, 8, 8]"), "{refusal}");
 
-    place.write("wide.toml", NETWORK.replace("[64]", "[1, 8, 8]"));
-    let refusal = place.refused(&["train", "digits", "--model", "wide.toml"]);
+    dir.write("wide.toml", NETWORK.replace("[64]", "[1, 8, 8]"));
+    let refusal = dir.refused(&["train", "digits", "--model", "wide.toml"]);
     assert!(refusal.contains("wide.toml: its output is [1, 8, 10], but there are 10 classes"), "{refusal}");
     assert!(refusal.contains("\n  a `flatten` layer turns each example into one row"), "{refusal}");
 
@@ -210,8 +208,8 @@ fn command_line_overrides_training_options_of_a_file() {
         ("seed = 7", "min_steps = 7", "net.toml:5: training: the setting 'epochs' cannot be used with 'min_steps'"),
         ("\"balanced\"", "\"even\"", "net.toml:2: `even` is neither balanced nor a list of class weights"),
     ] {
-        place.write("net.toml", NETWORK.replace(from, to));
-        let refusal = place.refused(&["train", "digits", "--model", "net.toml"]);
+        dir.write("net.toml", NETWORK.replace(from, to));
+        let refusal = dir.refused(&["train", "digits", "--model", "net.toml"]);
         assert!(refusal.contains(what), "{to}: {refusal}");
     }
 }
@@ -219,34 +217,34 @@ fn command_line_overrides_training_options_of_a_file() {
 /// Augmentations are layers that are active in training only: kept bit for bit when resuming, and also set by files.
 #[test]
 fn augmentations_are_applied_in_training_only() {
-    let place = Place::new("augment");
+    let dir = TempDir::new("augment");
     let train =
         ["train", "digits", "--hidden-sizes", "16", "--epochs", "3", "--augment", "random-shift=1,gaussian-noise=0.05"];
-    place.json(&[&train[..], &["--out", "whole"]].concat());
-    let layers = manifest(&place, "whole")["network"]["layers"].clone();
+    dir.json(&[&train[..], &["--out", "whole"]].concat());
+    let layers = manifest(&dir, "whole")["network"]["layers"].clone();
     assert_eq!(
         (&layers[0]["random_shift"]["max_shift"], &layers[1]["gaussian_noise"]["stddev"]),
         (&1.into(), &0.05.into())
     );
-    place.json(&[&train[..4], &["--epochs", "2"], &train[6..], &["--out", "part"]].concat());
-    place.json(&["train", "--resume", "part", "--epochs", "3"]);
-    let digest = |run: &str| place.digest(&format!("{run}/checkpoint.safetensors"));
+    dir.json(&[&train[..4], &["--epochs", "2"], &train[6..], &["--out", "part"]].concat());
+    dir.json(&["train", "--resume", "part", "--epochs", "3"]);
+    let digest = |run: &str| dir.digest(&format!("{run}/checkpoint.safetensors"));
     assert_eq!(digest("whole"), digest("part"));
-    place.json(&[&train[..6], &["--out", "plain"]].concat());
+    dir.json(&[&train[..6], &["--out", "plain"]].concat());
     assert_ne!(digest("whole"), digest("plain"));
-    let seen = || place.json(&["predict", "whole", "--num-examples", "20"]);
+    let seen = || dir.json(&["predict", "whole", "--num-examples", "20"]);
     assert_eq!(seen(), seen());
 
-    place.write("kinds.csv", "a,b\n1,x\n2,y\n3,x\n4,y\n5,x\n6,y\n7,x\n8,y\n");
-    place.write(
+    dir.write("kinds.csv", "a,b\n1,x\n2,y\n3,x\n4,y\n5,x\n6,y\n7,x\n8,y\n");
+    dir.write(
         "net.toml",
         "input = [1]\n[training]\naugment = [\"gaussian-noise=0.1\"]\nepochs = 1\n[[layer]]\nkind = \"standardize\"\n[[layer]]\n\
          kind = \"linear\"\nout_features = 2\n",
     );
-    place.json(&["train", "kinds.csv", "--model", "net.toml", "--val-split", "0.5", "--out", "kinds"]);
-    let layers = manifest(&place, "kinds")["network"]["layers"].clone();
+    dir.json(&["train", "kinds.csv", "--model", "net.toml", "--val-split", "0.5", "--out", "kinds"]);
+    let layers = manifest(&dir, "kinds")["network"]["layers"].clone();
     assert!(layers[0]["standardize"].is_object() && layers[1]["gaussian_noise"].is_object(), "{layers}");
-    place.write("tale.txt", "once upon a time there was a network ".repeat(40));
+    dir.write("tale.txt", "once upon a time there was a network ".repeat(40));
     for (arguments, refused) in [
         (
             &["digits", "--augment", "turn=9"][..],
@@ -263,17 +261,17 @@ fn augmentations_are_applied_in_training_only() {
         ),
         (&["tale.txt", "--augment", "gaussian-noise=1"], "--augment cannot be used with text"),
     ] {
-        let refusal = place.refused(&[&["train"], arguments].concat());
+        let refusal = dir.refused(&[&["train"], arguments].concat());
         assert!(refusal.contains(refused), "{arguments:?}: {refusal}");
     }
 }
 
 #[test]
 fn incompatible_options_are_rejected_before_the_run_starts() {
-    let place = Place::new("unfit");
-    place.write("numbers.csv", "a,b\n1,2.5\n2,3.5\n3,4.5\n4,5.5\n5,6.5\n6,7.5\n");
-    place.write("walks.csv", "walk,y,kind\na,2,up\na,3,up\nb,2,down\n");
-    place.write("tale.txt", "once upon a time there was a network ".repeat(40));
+    let dir = TempDir::new("unfit");
+    dir.write("numbers.csv", "a,b\n1,2.5\n2,3.5\n3,4.5\n4,5.5\n5,6.5\n6,7.5\n");
+    dir.write("walks.csv", "walk,y,kind\na,2,up\na,3,up\nb,2,down\n");
+    dir.write("tale.txt", "once upon a time there was a network ".repeat(40));
     for (arguments, refused) in [
         (&["digits", "--loss", "mse"][..], "the loss mse does not fit class targets"),
         (&["digits", "--loss", "mse"], "\n  use cross_entropy or bce"),
@@ -303,29 +301,29 @@ fn incompatible_options_are_rejected_before_the_run_starts() {
         (&["digits", "--no-header"], "--header does not apply to digits"),
         (&["--resume", "run", "--ema-decay", "0.9"], "cannot be used with"),
     ] {
-        let refusal = place.refused(&[&["train"], arguments].concat());
+        let refusal = dir.refused(&[&["train"], arguments].concat());
         assert!(refusal.contains(refused), "{arguments:?}: {refusal}");
-        assert!(!place.0.join("runs").exists(), "no run is started");
+        assert!(!dir.0.join("runs").exists(), "no run is started");
     }
 }
 
 /// A table of text columns whose first line occurs only once: it is taken as the header with a warning, unless `--header` says otherwise.
 #[test]
 fn ambiguous_header_is_reported() {
-    let place = Place::new("header");
+    let dir = TempDir::new("header");
     let rows = "green,pear\nred,apple\nred,apple\nblack,plum\nblack,plum\nred,apple\nblack,plum\n";
-    place.write("fruit.csv", rows);
+    dir.write("fruit.csv", rows);
     let train = ["train", "fruit.csv", "--epochs", "1", "--val-split", "0.3"];
-    let said = text(&place.run(&[&train[..], &["--out", "named"]].concat()).stderr);
+    let said = text(&dir.run(&[&train[..], &["--out", "named"]].concat()).stderr);
     let guess =
         "fruit.csv: its first line (green, pear) is taken as the header; if it is an example, use `--no-header`";
     assert!(said.contains(guess) && said.contains("target pear with 2 classes"), "{said}");
-    let said = text(&place.run(&[&train[..], &["--no-header", "--out", "bare"]].concat()).stderr);
+    let said = text(&dir.run(&[&train[..], &["--no-header", "--out", "bare"]].concat()).stderr);
     assert!(!said.contains("its first line") && said.contains("target column 2 with 3 classes"), "{said}");
-    assert_eq!(manifest(&place, "bare")["data"]["train_examples"].as_u64().unwrap() + 2, 7);
-    assert_eq!(place.json(&["predict", "bare", "fruit.csv"])["labeled"], 7);
+    assert_eq!(manifest(&dir, "bare")["data"]["train_examples"].as_u64().unwrap() + 2, 7);
+    assert_eq!(dir.json(&["predict", "bare", "fruit.csv"])["labeled"], 7);
     // A resumed run keeps the option.
-    let longer = place.json(&["train", "--resume", "bare", "--epochs", "2"]);
+    let longer = dir.json(&["train", "--resume", "bare", "--epochs", "2"]);
     assert_eq!(longer["history"].as_array().unwrap().len(), 2);
 }
 
@@ -335,14 +333,14 @@ fn array_targets_with_several_outputs_are_learned() {
     use panoply::nn::data::npy;
     use panoply::{Device, Rng};
 
-    let place = Place::new("arrays");
+    let dir = TempDir::new("arrays");
     Device::get("cpu").unwrap().scope(|| {
         let x = Rng::seed_from_u64(3).normal([300, 2]);
         let logits = x.matmul(&panoply::Tensor::from_slice(&[1.0f32, -1.0, 0.5, 2.0, 0.0, -1.5], [2, 3]));
         let both = |folder: &str, y: &panoply::Tensor| {
-            std::fs::create_dir_all(place.0.join(folder)).unwrap();
-            npy::save(&x, &place.0.join(folder).join("x.npy")).unwrap();
-            npy::save(y, &place.0.join(folder).join("y.npy")).unwrap();
+            std::fs::create_dir_all(dir.0.join(folder)).unwrap();
+            npy::save(&x, &dir.0.join(folder).join("x.npy")).unwrap();
+            npy::save(y, &dir.0.join(folder).join("y.npy")).unwrap();
         };
         both("shares", &logits.softmax(-1));
         both("answers", &logits.gt(&(&logits * 0.0)).cast(panoply::DType::U8));
@@ -353,10 +351,10 @@ fn array_targets_with_several_outputs_are_learned() {
         [("shares", "kl-div", true), ("answers", "bce-with-logits", false), ("shares", "huber", false)]
     {
         let out = format!("{data}-{loss}");
-        let report = place.json(&[&["train", data, "--loss", loss, "--out", &out][..], &train].concat());
+        let report = dir.json(&[&["train", data, "--loss", loss, "--out", &out][..], &train].concat());
         assert!(report["r2"].as_f64().unwrap() > 0.8 && report["accuracy"].is_null(), "{report}");
-        assert!(loss == "bce-with-logits" || inspected(&place, &out).contains(", over 3 targets (epoch "));
-        let seen = place.json(&["predict", &out, &format!("{data}/x.npy")]);
+        assert!(loss == "bce-with-logits" || inspected(&dir, &out).contains(", over 3 targets (epoch "));
+        let seen = dir.json(&["predict", &out, &format!("{data}/x.npy")]);
         assert_eq!(seen["labeled"], 300);
         let mut off = 0.0;
         for row in seen["predictions"].as_array().unwrap() {
@@ -369,33 +367,33 @@ fn array_targets_with_several_outputs_are_learned() {
             off += read.iter().zip(&right).map(|(read, right)| (read - right).abs()).sum::<f64>() / 900.0;
         }
         assert!((seen["mae"].as_f64().unwrap() - off).abs() < 1e-6 && off < 0.12, "{off}");
-        let said = text(&place.run(&["predict", &out, &format!("{data}/x.npy"), "--num-examples", "1"]).stdout);
+        let said = text(&dir.run(&["predict", &out, &format!("{data}/x.npy"), "--num-examples", "1"]).stdout);
         assert_eq!(said.matches(", ").count(), 5, "{said}");
     }
-    let refusal = place.refused(&["train", "answers", "--loss", "kl-div"]);
+    let refusal = dir.refused(&["train", "answers", "--loss", "kl-div"]);
     assert!(refusal.contains("which are not probabilities that sum to 1"), "{refusal}");
-    let refusal = place.refused(&["train", "answers", "--task", "classification"]);
+    let refusal = dir.refused(&["train", "answers", "--task", "classification"]);
     assert!(refusal.contains("y.npy: u8[300, 3] is not one label for each example"), "{refusal}");
 }
 
 /// The learning rate rises until the loss is not finite: the error names the cause, and the best model is kept.
 #[test]
 fn diverged_run_keeps_its_best_model() {
-    let place = Place::new("breaks");
+    let dir = TempDir::new("breaks");
     let rows: Vec<String> = (0..200)
         .map(|i| {
             let (a, b) = (f64::from(i * 37 % 101) / 101.0, f64::from(i * 53 % 97) / 97.0);
             format!("{a},{b},{}\n", 3.0 * a - b)
         })
         .collect();
-    place.write("line.csv", format!("a,b,c\n{}", rows.concat()));
-    place.write(
+    dir.write("line.csv", format!("a,b,c\n{}", rows.concat()));
+    dir.write(
         "net.toml",
         "input = [2]\nloss = { kind = \"mse\" }\n[training]\noptimizer = \"sgd\"\nlearning_rate = 20\nclip_norm = 1e30\n\
          lr_schedule = \"one-cycle\"\nepochs = 40\nbatch_size = 16\n[[layer]]\nkind = \"standardize\"\n[[layer]]\nkind = \"linear\"\n\
          out_features = 1\n",
     );
-    let refusal = place.refused(&["train", "line.csv", "--model", "net.toml", "--out", "run"]);
+    let refusal = dir.refused(&["train", "line.csv", "--model", "net.toml", "--out", "run"]);
     assert!(refusal.contains("panoply: the loss became "), "{refusal}");
     assert!(refusal.contains("the first non-finite values are in the loss; the outputs are finite"), "{refusal}");
     assert!(
@@ -404,28 +402,28 @@ fn diverged_run_keeps_its_best_model() {
         ),
         "{refusal}"
     );
-    let result = &manifest(&place, "run")["result"];
+    let result = &manifest(&dir, "run")["result"];
     assert_eq!(result["interrupted"], true);
     assert!(
         result["best_epoch_report"]["val_score"].as_f64().unwrap() > 0.9
             && result["best_epoch_report"]["epoch"] != result["epochs"],
         "{result}"
     );
-    let seen = place.json(&["predict", "run", "line.csv"]);
+    let seen = dir.json(&["predict", "run", "line.csv"]);
     assert!(seen["mae"].as_f64().unwrap() < 0.3, "{seen}");
 }
 
 /// Options by the names that PyTorch, Lightning and Keras give them, and the resolved settings that training prints when it starts.
 #[test]
 fn options_have_the_names_of_other_frameworks() {
-    let place = Place::new("aliases");
+    let dir = TempDir::new("aliases");
     let words = "train digits --num-epochs 2 --bs 32 --optim sgd --lr 0.1 --momentum 0.9 --wd 0.001 --max-grad-norm 2 \
                  --lr-scheduler cosine --validation 0.3 --early-stopping 5 --random-seed 3 --hidden-size 16 --dtype bf16 \
                  --gradient-accumulation-steps 2 --output run";
-    let output = place.run(&words.split_whitespace().collect::<Vec<&str>>());
+    let output = dir.run(&words.split_whitespace().collect::<Vec<&str>>());
     let said = text(&output.stderr);
     assert!(output.status.success(), "{said}");
-    let settings = &manifest(&place, "run")["settings"];
+    let settings = &manifest(&dir, "run")["settings"];
     for (name, value) in [
         ("epochs", Value::from(2)),
         ("batch_size", 32.into()),
@@ -447,7 +445,7 @@ fn options_have_the_names_of_other_frameworks() {
                     schedule cosine, batch size 32, 2 batches per step, bf16, seed 3; loss cross_entropy\n";
     assert!(said.contains(resolved), "{said}");
     // Defaults are printed too, the gradient norm among them.
-    let said = text(&place.run(&["train", "digits", "--epochs", "1"]).stderr);
+    let said = text(&dir.run(&["train", "digits", "--epochs", "1"]).stderr);
     let resolved = "1 epoch, optimizer adamw, learning rate 0.002, weight decay 0.01, gradient norm up to 1, batch size 64, \
                     seed 0; loss cross_entropy\n";
     assert!(said.contains(resolved), "{said}");

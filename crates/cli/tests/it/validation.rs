@@ -1,11 +1,9 @@
 //! Validation and test examples: `--val-split`, `--monitor`, `--test-data` and folders `train`, `val` and `test`; `inspect` of data.
 
-use crate::place;
-
 use std::fmt::Write;
 use std::process::Command;
 
-use place::{Place, text};
+use crate::support::temp_dir::{TempDir, text};
 
 /// Five rows per person with the same features; the label is that of the person and says nothing about others.
 fn people(count: usize) -> String {
@@ -20,10 +18,10 @@ fn people(count: usize) -> String {
 
 #[test]
 fn groups_stay_together() {
-    let place = Place::new("groups");
-    place.write("people.csv", people(300));
+    let dir = TempDir::new("groups");
+    dir.write("people.csv", people(300));
     let train = ["train", "people.csv", "--label", "label", "--drop-columns", "person", "--epochs", "20"];
-    let said = text(&place.run(&[&train[..7], &["1", "--out", "random"]].concat()).stderr);
+    let said = text(&dir.run(&[&train[..7], &["1", "--out", "random"]].concat()).stderr);
     assert!(said.contains("validation examples have the same features as a training example"), "{said}");
     let train = [
         "train",
@@ -37,40 +35,40 @@ fn groups_stay_together() {
         "--out",
         "grouped",
     ];
-    let report = place.json(&train);
+    let report = dir.json(&train);
     // As a random guess does: scikit-learn's GroupShuffleSplit gives 0.5 as well, and a random split 1.0.
     assert!(report["accuracy"].as_f64().unwrap() < 0.75, "{report}");
-    let resumed = place.json(&["train", "--resume", "grouped", "--epochs", "21"]);
+    let resumed = dir.json(&["train", "--resume", "grouped", "--epochs", "21"]);
     assert_eq!(resumed["history"].as_array().unwrap().len(), 21);
-    let refusal = place.refused(&["train", "digits", "--val-split", "group:person"]);
+    let refusal = dir.refused(&["train", "digits", "--val-split", "group:person"]);
     assert!(refusal.contains("does not apply to digits"), "{refusal}");
-    let refusal = place.refused(&["train", "people.csv", "--val-split", "group:team"]);
+    let refusal = dir.refused(&["train", "people.csv", "--val-split", "group:team"]);
     assert!(refusal.contains("no column `team`"), "{refusal}");
 }
 
 /// y follows a straight line and turns in its last fifth, which only a validation set of the last rows shows.
 #[test]
 fn the_last_rows_and_other_files_validate() {
-    let place = Place::new("last");
+    let dir = TempDir::new("last");
     let turn = |at: usize| if at < 160 { at } else { 320 - at };
     let table = |range: std::ops::Range<usize>| {
         range.fold("t,y\n".to_string(), |table, at| format!("{table}{at}.5,{}.25\n", turn(at)))
     };
-    place.write("series.csv", table(0..200));
-    place.write("later.csv", table(160..200));
-    place.write("earlier.csv", table(0..160));
+    dir.write("series.csv", table(0..200));
+    dir.write("later.csv", table(160..200));
+    dir.write("earlier.csv", table(0..160));
     let score = |data: &str, split: &str, out: &str| {
         let train = ["train", data, "--val-split", split, "--epochs", "40", "--learning-rate", "1e-2", "--out", out];
-        place.json(&train)["r2"].as_f64().unwrap()
+        dir.json(&train)["r2"].as_f64().unwrap()
     };
     assert!(score("series.csv", "0.2", "random") > 0.9);
     let (last, other) = (score("series.csv", "last", "last"), score("earlier.csv", "file:later.csv", "file"));
     assert!(last < 0.0 && other < 0.0 && (last - other).abs() < 1e-9, "{last} {other}: the same examples");
-    let said = text(&place.run(&["train", "series.csv", "--epochs", "1", "--out", "once"]).stderr);
+    let said = text(&dir.run(&["train", "series.csv", "--epochs", "1", "--out", "once"]).stderr);
     assert!(said.contains("as in a time series") && said.contains("--val-split last"), "{said}");
     // Another validation file is another run.
-    place.write("later.csv", table(150..200));
-    let refusal = place.refused(&["train", "--resume", "file", "--epochs", "41"]);
+    dir.write("later.csv", table(150..200));
+    let refusal = dir.refused(&["train", "--resume", "file", "--epochs", "41"]);
     assert!(refusal.contains("the validation examples have changed"), "{refusal}");
     for (split, message) in [
         ("-0.1", "-0.1 is not a fraction between 0 and 1"),
@@ -78,18 +76,18 @@ fn the_last_rows_and_other_files_validate() {
         ("stratified", "only a classification can be stratified"),
         ("file:none.csv", "none.csv"),
     ] {
-        let refusal = place.refused(&["train", "series.csv", "--val-split", split]);
+        let refusal = dir.refused(&["train", "series.csv", "--val-split", split]);
         assert!(refusal.contains(message), "{split}: {refusal}");
     }
 }
 
 #[test]
 fn the_monitored_figure_chooses_the_best_epoch() {
-    let place = Place::new("monitor");
+    let dir = TempDir::new("monitor");
     let best = |monitor: &[&str], figure: fn(&serde_json::Value) -> f64, out: &str| {
         let train =
             ["train", "digits", "--epochs", "6", "--hidden-sizes", "8", "--learning-rate", "3e-2", "--out", out];
-        let report = place.json(&[&train[..], monitor].concat());
+        let report = dir.json(&[&train[..], monitor].concat());
         let history = report["history"].as_array().unwrap().clone();
         let figures: Vec<f64> = history.iter().map(figure).collect();
         let most = figures.iter().fold(f64::NEG_INFINITY, |most, figure| most.max(*figure));
@@ -99,37 +97,37 @@ fn the_monitored_figure_chooses_the_best_epoch() {
     best(&[], |epoch| epoch["val_score"].as_f64().unwrap(), "default");
     best(&["--monitor", "loss"], |epoch| -epoch["val_loss"].as_f64().unwrap(), "loss");
     best(&["--monitor", "f1"], |epoch| epoch["val_macro_f1"].as_f64().unwrap(), "f1");
-    let refusal = place.refused(&["train", "digits", "--monitor", "r2"]);
+    let refusal = dir.refused(&["train", "digits", "--monitor", "r2"]);
     assert!(refusal.contains("--monitor r2: a classification has loss, accuracy and f1"), "{refusal}");
 }
 
 #[test]
 fn test_data_are_evaluated_at_the_end() {
-    let place = Place::new("test-set");
+    let dir = TempDir::new("test-set");
     let table = |range: std::ops::Range<usize>| {
         range.fold("x,label\n".to_string(), |table, at| {
             format!("{table}{at},{}\n", ["low", "high"][usize::from(at % 100 > 50)])
         })
     };
-    place.write("train.csv", table(0..200));
+    dir.write("train.csv", table(0..200));
     // Of the test labels a quarter is turned, so no model is better than 75 %.
-    place.write("test.csv", table(0..100).replace("3,low", "3,high").replace("7,low", "7,high"));
+    dir.write("test.csv", table(0..100).replace("3,low", "3,high").replace("7,low", "7,high"));
     let report =
-        place.json(&["train", "train.csv", "--test-data", "test.csv", "--epochs", "60", "--learning-rate", "1e-2"]);
+        dir.json(&["train", "train.csv", "--test-data", "test.csv", "--epochs", "60", "--learning-rate", "1e-2"]);
     let (test, own) = (report["test"]["score"].as_f64().unwrap(), report["accuracy"].as_f64().unwrap());
     assert_eq!(report["test"]["examples"], 100);
     assert!(own > 0.9 && (test - (own - 0.1)).abs() < 0.09, "10 of 100 labels are turned: {own} {test}");
-    let seen = place.json(&["predict", "runs/train-1", "test.csv"]);
+    let seen = dir.json(&["predict", "runs/train-1", "test.csv"]);
     assert!((seen["correct"].as_f64().unwrap() / 100.0 - test).abs() < 1e-6, "{test}, as predict counts");
 }
 
 #[test]
 fn data_are_inspected() {
-    let place = Place::new("inspect-data");
-    place.write("table.csv", ",age,city,kind\n0,31,Oslo,a\n1,,Bonn,b\n2,47.5,Oslo,a\n3,20,?,b\n");
+    let dir = TempDir::new("inspect-data");
+    dir.write("table.csv", ",age,city,kind\n0,31,Oslo,a\n1,,Bonn,b\n2,47.5,Oslo,a\n3,20,?,b\n");
     let inspect = |arguments: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_panoply"));
-        let output = command.arg("inspect").args(arguments).current_dir(&place.0).output().unwrap();
+        let output = command.arg("inspect").args(arguments).current_dir(&dir.0).output().unwrap();
         assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
         text(&output.stdout)
     };
@@ -158,20 +156,20 @@ fn data_are_inspected() {
     let shown = inspect(&["table.csv"]);
     assert!(shown.starts_with("table.csv: 4 rows, 4 columns, with a header\ncolumn"), "{shown}");
     assert!(shown.lines().any(|line| line.starts_with("age") && line.ends_with("1         3  20 .. 47.5")), "{shown}");
-    place.write("tale.txt", "once upon a time\n".repeat(30));
+    dir.write("tale.txt", "once upon a time\n".repeat(30));
     assert_eq!(json("tale.txt")["shape"], serde_json::json!([64]));
     // A folder is data unless it is that of a run.
-    place.write("arrays/x.npy", npy("<f4", "(20, 2)", &[0; 160]));
-    place.write("arrays/y.npy", npy("<i4", "(20,)", &[[0, 0, 0, 0, 1, 0, 0, 0]; 10].concat()));
+    dir.write("arrays/x.npy", npy("<f4", "(20, 2)", &[0; 160]));
+    dir.write("arrays/y.npy", npy("<i4", "(20,)", &[[0, 0, 0, 0, 1, 0, 0, 0]; 10].concat()));
     let arrays = json("arrays");
     assert_eq!((&arrays["examples"], &arrays["shape"]), (&20.into(), &serde_json::json!([2])), "{arrays}");
-    place.json(&["train", "arrays", "--epochs", "1", "--out", "run"]);
+    dir.json(&["train", "arrays", "--epochs", "1", "--out", "run"]);
     assert_eq!(json("run")["manifest"]["num_parameters"], json("run/model.safetensors")["manifest"]["num_parameters"]);
-    std::fs::remove_file(place.0.join("run/model.safetensors")).unwrap();
+    std::fs::remove_file(dir.0.join("run/model.safetensors")).unwrap();
     let refusal = text(
         &Command::new(env!("CARGO_BIN_EXE_panoply"))
             .args(["inspect", "run"])
-            .current_dir(&place.0)
+            .current_dir(&dir.0)
             .output()
             .unwrap()
             .stderr,

@@ -1,8 +1,6 @@
 //! `panoply verify`: verdicts, exit codes and errors.
 
-use crate::place;
-
-use place::{Place, text};
+use crate::support::temp_dir::{TempDir, text};
 
 /// Returns a property of a network with two inputs and two outputs.
 fn property(asserted: &str) -> String {
@@ -13,21 +11,21 @@ fn property(asserted: &str) -> String {
 
 #[test]
 fn exported_network_is_verified() {
-    let place = Place::new("verify");
+    let dir = TempDir::new("verify");
     let rows: String =
         (0..80).map(|at| format!("{},{},{}\n", at % 9, at % 7, ["a", "b"][usize::from(at % 9 > at % 7)])).collect();
-    place.write("t.csv", format!("x,y,kind\n{rows}"));
-    place.json(&["train", "t.csv", "--label", "kind", "--epochs", "2", "--out", "run"]);
+    dir.write("t.csv", format!("x,y,kind\n{rows}"));
+    dir.json(&["train", "t.csv", "--label", "kind", "--epochs", "2", "--out", "run"]);
     let export = std::process::Command::new(env!("CARGO_BIN_EXE_panoply"))
         .args(["export", "run", "--out", "net.onnx"])
-        .current_dir(&place.0)
+        .current_dir(&dir.0)
         .output()
         .unwrap();
     assert!(export.status.success(), "{}", text(&export.stderr));
-    place.write("proven.vnnlib", property("(assert (>= Y_0 1e6))"));
-    place.write("violated.vnnlib", property("(assert (>= Y_0 -1e6))"));
+    dir.write("proven.vnnlib", property("(assert (>= Y_0 1e6))"));
+    dir.write("violated.vnnlib", property("(assert (>= Y_0 -1e6))"));
     let verify = |arguments: &[&str]| {
-        let output = place.run(&[&["verify", "net.onnx"], arguments].concat());
+        let output = dir.run(&[&["verify", "net.onnx"], arguments].concat());
         (output.status.code(), text(&output.stdout), text(&output.stderr))
     };
     let (code, said, progress) = verify(&["proven.vnnlib"]);
@@ -53,11 +51,11 @@ fn exported_network_is_verified() {
             "the property has 1 f32 outputs, but the network has 2",
         ),
     ] {
-        place.write(name, content);
+        dir.write(name, content);
         let (code, _, said) = verify(&[name]);
         assert_eq!(code, Some(1), "{said}");
         assert!(said.contains(expected), "{expected}: {said}");
     }
-    let said = place.refused(&["verify", "t.csv", "proven.vnnlib"]);
+    let said = dir.refused(&["verify", "t.csv", "proven.vnnlib"]);
     assert!(said.contains("t.csv: not a readable ONNX model"), "{said}");
 }

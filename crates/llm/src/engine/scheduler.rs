@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use panoply_tensor::{Error, Result};
 
-use super::{Completion, Event, Job, Shared, State};
+use super::{Completion, Event, Job, Shared, Sink, State};
 use crate::decoder::Cache;
 use crate::generation::Sequence;
 use crate::model::{Batch, Model};
@@ -45,7 +45,9 @@ struct Running {
     /// Tokens whose keys and values are not in the cache yet.
     pending: Vec<u32>,
     reused: usize,
-    sink: Box<dyn FnMut(Event) + Send>,
+    sink: Sink,
+    /// Events that were not sent yet.
+    events: Vec<Event>,
     is_cancelled: Arc<AtomicBool>,
     /// Probabilities that were passed on.
     sent_logprobs: usize,
@@ -107,7 +109,14 @@ impl Scheduler {
             if state.is_closed {
                 return false;
             }
-            self.cancel(&mut state);
+            let cancelled = self.cancel(&mut state);
+            if !cancelled.is_empty() {
+                // What a sink owns may read the engine's counts when it is dropped.
+                drop(state);
+                drop(cancelled);
+                state = shared.state();
+                continue;
+            }
             while self.running.len() < self.slots.len()
                 && let Some(job) = state.queue.pop_front()
             {
@@ -123,17 +132,21 @@ impl Scheduler {
         }
     }
 
-    fn cancel(&mut self, state: &mut State) {
+    /// Removes the cancelled requests and returns their sinks.
+    fn cancel(&mut self, state: &mut State) -> Vec<Sink> {
+        let mut sinks = Vec::new();
         let is_cancelled = |flag: &AtomicBool| flag.load(Ordering::Relaxed);
-        let before = state.queue.len() + self.running.len();
-        state.queue.retain(|job| !is_cancelled(&job.is_cancelled));
-        let slots = &mut self.slots;
-        self.running.retain(|running| {
-            let is_cancelled = is_cancelled(&running.is_cancelled);
-            slots[running.slot].is_used &= !is_cancelled;
-            !is_cancelled
-        });
-        state.stats.cancelled += (before - state.queue.len() - self.running.len()) as u64;
+        for at in (0..state.queue.len()).rev() {
+            if is_cancelled(&state.queue[at].is_cancelled) {
+                sinks.extend(state.queue.remove(at).map(|job| job.sink));
+            }
+        }
+        for running in self.running.extract_if(.., |running| is_cancelled(&running.is_cancelled)) {
+            self.slots[running.slot].is_used = false;
+            sinks.push(running.sink);
+        }
+        state.stats.cancelled += sinks.len() as u64;
+        sinks
     }
 
     /// Puts a request into the free slot that has most of its prompt, if that is at least half of the prompt or of the slot's tokens,
@@ -153,7 +166,16 @@ impl Scheduler {
         (place.is_used, place.last_use) = (true, last_use);
         state.stats.reused_tokens += reused as u64;
         let pending = sequence.prompt()[reused..].to_vec();
-        self.running.push(Running { sequence, slot, pending, reused, sink, is_cancelled, sent_logprobs: 0 });
+        self.running.push(Running {
+            sequence,
+            slot,
+            pending,
+            reused,
+            sink,
+            events: Vec::new(),
+            is_cancelled,
+            sent_logprobs: 0,
+        });
     }
 
     /// Runs one of the sizes of steps that were not run yet, with rows that are dropped.
@@ -221,30 +243,37 @@ impl Scheduler {
                 Ok(true) => (finished, is_over[*at]) = (finished + 1, true),
                 Ok(false) => {}
                 Err(error) => {
-                    (running.sink)(Event::Failed(error));
+                    running.events.push(Event::Failed(error));
                     (failed, is_over[*at]) = (failed + 1, true);
                 }
             }
             completion_tokens += (running.sequence.tokens().len() - before) as u64;
         }
+        let ended = is_over.iter().filter(|is_over| **is_over).count();
+        // Before the events: whoever receives the last one may read the counts.
+        let mut state = shared.state();
+        state.stats.finished += finished;
+        state.stats.failed += failed;
+        state.stats.prompt_tokens += prompt_tokens;
+        state.stats.completion_tokens += completion_tokens;
+        state.stats.steps += 1;
+        state.stats.running = self.running.len() - ended;
+        drop(state);
+        for running in &mut self.running {
+            running.events.drain(..).for_each(&mut running.sink);
+        }
         let mut over = is_over.into_iter();
-        let slots = &mut self.slots;
-        self.running.retain(|running| {
-            let is_over = over.next() == Some(true);
-            slots[running.slot].is_used &= !is_over;
-            !is_over
-        });
-        let stats = &mut shared.state().stats;
-        stats.finished += finished;
-        stats.failed += failed;
-        stats.prompt_tokens += prompt_tokens;
-        stats.completion_tokens += completion_tokens;
-        stats.steps += 1;
+        for running in self.running.extract_if(.., |_| over.next() == Some(true)) {
+            self.slots[running.slot].is_used = false;
+        }
     }
 
     /// Ends all sequences after a step that failed: what the cache holds is not known.
     fn fail(&mut self, shared: &Shared, error: &Error) {
-        shared.state().stats.failed += self.running.len() as u64;
+        let mut state = shared.state();
+        state.stats.failed += self.running.len() as u64;
+        state.stats.running = 0;
+        drop(state);
         self.slots.iter_mut().for_each(|slot| *slot = Slot::default());
         self.running.drain(..).for_each(|mut running| (running.sink)(Event::Failed(error.clone())));
     }
@@ -256,19 +285,19 @@ fn padded(sequences: usize, slots: usize) -> usize {
 }
 
 impl Running {
-    /// Draws a token and passes the news on; returns true if the sequence is finished.
+    /// Draws a token and appends the events; returns true if the sequence is finished.
     fn advance(&mut self, model: &Model, logits: &[f32]) -> Result<bool> {
         let text = self.sequence.advance(model.tokenizer(), logits)?;
         let logprobs = self.sequence.logprobs()[self.sent_logprobs..].to_vec();
         self.sent_logprobs += logprobs.len();
         if !text.is_empty() || !logprobs.is_empty() {
-            (self.sink)(Event::Text { text, logprobs });
+            self.events.push(Event::Text { text, logprobs });
         }
         let Some(finish_reason) = self.sequence.finished() else {
             self.pending.extend(self.sequence.tokens().last());
             return Ok(false);
         };
-        (self.sink)(Event::Finished(Completion {
+        self.events.push(Event::Finished(Completion {
             finish_reason,
             prompt_tokens: self.sequence.prompt().len(),
             reused_tokens: self.reused,

@@ -46,8 +46,8 @@ impl Layout {
         if grid.is_empty() && !shape.is_empty() {
             return Ok(self.clone().over(&near_square(places, shape.len())));
         }
-        let used: usize = grid.iter().map(|(len, _)| len).product();
-        if grid.len() != shape.len() || used == 0 || used > places {
+        let used = grid.iter().try_fold(1usize, |used, (len, _)| used.checked_mul(*len));
+        if grid.len() != shape.len() || !used.is_some_and(|used| (1..=places).contains(&used)) {
             let lengths: Vec<usize> = grid.iter().map(|(len, _)| *len).collect();
             let message = format!("layout: a grid of {lengths:?} places does not fit {shape:?} over {places} places");
             return Err(Error::mistake(message));
@@ -90,7 +90,8 @@ impl Layout {
 pub(crate) fn strides(lengths: &[usize]) -> Vec<usize> {
     let mut strides = vec![1; lengths.len()];
     for axis in (1..lengths.len()).rev() {
-        strides[axis - 1] = strides[axis] * lengths[axis];
+        // A layout that overflows is refused when it is used.
+        strides[axis - 1] = usize::saturating_mul(strides[axis], lengths[axis]);
     }
     strides
 }
@@ -153,6 +154,7 @@ mod tests {
         let used: std::collections::BTreeSet<usize> = positions(&[4, 6]).iter().map(|at| layout.place(at)).collect();
         assert_eq!(used.into_iter().collect::<Vec<_>>(), [0, 1, 2, 3, 4, 5]);
         assert!(layout.resolved(&[8, 8], 5).is_err() && layout.resolved(&[8], 6).is_err());
+        assert!(Layout::blocks([2, 2]).over(&[usize::MAX, 2]).resolved(&[8, 8], 4).is_err());
         assert!(Layout::blocks([0]).resolved(&[8], 1).is_err());
     }
 }

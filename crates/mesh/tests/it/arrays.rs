@@ -1,88 +1,51 @@
 //! Distributed arrays on several devices and ranks, compared with plain tensors.
 
-use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Barrier, Condvar, Mutex};
 
 use panoply_cpu::CpuDriver;
 use panoply_device::Wire;
-use panoply_mesh::{DArray, Layout, Mesh, RankGroup, Scope};
+use panoply_mesh::{DArray, Layout, Mesh, RankGroup, Scope, ThreadWire};
 use panoply_nn::ProcessGroup;
 use panoply_runtime::{Backend, DeviceOptions, Registry};
 use panoply_tensor::ops::view::TensorIndex;
-use panoply_tensor::{DType, Device, Error, Result, Rng, Tensor};
+use panoply_tensor::{DType, Device, Result, Rng, Tensor};
 
-/// Ranks that are threads of this process.
+/// A rank that is a thread of this process, and the bytes that all ranks sent.
 #[derive(Debug)]
-struct Threads {
-    messages: Mutex<Messages>,
-    arrived: Condvar,
-    sums: Mutex<Vec<Vec<f32>>>,
-    barrier: Barrier,
-    bytes: AtomicU64,
+struct CountedWire {
+    wire: ThreadWire,
+    bytes: Arc<AtomicU64>,
 }
 
-#[derive(Debug, Default)]
-struct Messages {
-    /// Messages by sender and receiver.
-    sent: BTreeMap<(usize, usize), Vec<Vec<u8>>>,
-    /// Ranks whose program has ended.
-    ended: Vec<usize>,
-}
-
-#[derive(Debug)]
-struct ThreadWire {
-    rank: usize,
-    ranks: usize,
-    all: Arc<Threads>,
-}
-
-impl Wire for ThreadWire {
+impl Wire for CountedWire {
     fn rank(&self) -> usize {
-        self.rank
+        self.wire.rank()
     }
 
     fn ranks(&self) -> usize {
-        self.ranks
+        self.wire.ranks()
     }
 
     fn send(&self, to: usize, bytes: &[u8]) -> Result<()> {
-        self.all.bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
-        self.all.messages.lock().unwrap().sent.entry((self.rank, to)).or_default().push(bytes.to_vec());
-        self.all.arrived.notify_all();
-        Ok(())
+        self.bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        self.wire.send(to, bytes)
     }
 
     fn receive(&self, from: usize, bytes: &mut [u8]) -> Result<()> {
-        let empty = |all: &Messages| all.sent.get(&(from, self.rank)).is_none_or(|messages| messages.is_empty());
-        let messages = self.all.messages.lock().unwrap();
-        let waits = |all: &mut Messages| empty(all) && !all.ended.contains(&from);
-        let mut messages = self.all.arrived.wait_while(messages, waits).unwrap();
-        if empty(&messages) {
-            return Err(Error::unavailable(format!("rank {from} ended")));
-        }
-        bytes.copy_from_slice(&messages.sent.get_mut(&(from, self.rank)).unwrap().remove(0));
-        Ok(())
+        self.wire.receive(from, bytes)
     }
 
     fn all_reduce(&self, values: &mut [f32]) -> Result<()> {
-        self.all.sums.lock().unwrap().push(values.to_vec());
-        self.all.barrier.wait();
-        let sum = |at: usize| self.all.sums.lock().unwrap().iter().map(|values| values[at]).sum();
-        values.iter_mut().enumerate().for_each(|(at, value)| *value = sum(at));
-        if self.all.barrier.wait().is_leader() {
-            self.all.sums.lock().unwrap().clear();
-        }
-        self.all.barrier.wait();
-        Ok(())
+        self.wire.all_reduce(values)
     }
 
     fn abort(&self, code: i32) -> ! {
-        panic!("abort with {code}")
+        self.wire.abort(code)
     }
 
     fn close(&self) -> Result<()> {
-        Ok(())
+        self.wire.close()
     }
 }
 
@@ -99,24 +62,26 @@ fn on_ranks<T: Send>(
     scope: &(impl Scope + Sync + ?Sized),
     program: impl Fn(&Mesh) -> Result<T> + Sync,
 ) -> (Vec<Result<T>>, u64) {
-    let (messages, sums, barrier) = (Mutex::default(), Mutex::default(), Barrier::new(ranks));
-    let all = Arc::new(Threads { messages, arrived: Condvar::new(), sums, barrier, bytes: AtomicU64::new(0) });
-    let run = |rank| {
-        let wire: Arc<dyn Wire> = Arc::new(ThreadWire { rank, ranks, all: all.clone() });
-        let group = (ranks > 1).then(|| RankGroup::new(wire));
-        let result = Device::get("cpu")?.scope(|| Mesh::with_group(group)?.within(scope, &program));
-        all.messages.lock().unwrap().ended.push(rank);
-        all.arrived.notify_all();
-        result
+    let bytes = Arc::new(AtomicU64::new(0));
+    let run = |wire| {
+        let wire = Arc::new(CountedWire { wire, bytes: bytes.clone() });
+        let group = (ranks > 1).then(|| RankGroup::new(wire.clone()));
+        let result = Device::get("cpu").unwrap().scope(|| Mesh::with_group(group)?.within(scope, &program));
+        let closed = if result.is_ok() { wire.close() } else { Ok(()) };
+        wire.wire.end(None);
+        (result, closed)
     };
-    let results: Vec<Result<T>> = std::thread::scope(|threads| {
+    let ends: Vec<(Result<T>, Result<()>)> = std::thread::scope(|threads| {
         let run = &run;
-        let handles: Vec<_> = (0..ranks).map(|rank| threads.spawn(move || run(rank))).collect();
+        let wires = ThreadWire::connected(ranks).into_iter();
+        let handles: Vec<_> = wires.map(|wire| threads.spawn(move || run(wire))).collect();
         handles.into_iter().map(|handle| handle.join().unwrap()).collect()
     });
-    let left: usize = all.messages.lock().unwrap().sent.values().map(Vec::len).sum();
-    assert!(left == 0 || results.iter().any(Result::is_err), "every message is received");
-    (results, all.bytes.load(Ordering::Relaxed))
+    let (results, closed): (Vec<_>, Vec<_>) = ends.into_iter().unzip();
+    if results.iter().all(Result::is_ok) {
+        closed.into_iter().for_each(|closed| closed.expect("every message is received"));
+    }
+    (results, bytes.load(Ordering::Relaxed))
 }
 
 /// Runs a program on devices and ranks, and checks that all give the same bits; returns them.

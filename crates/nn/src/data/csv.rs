@@ -478,15 +478,15 @@ impl CsvTable {
     ///
     /// # Errors
     /// If there is no such column, or a column is given twice.
-    pub fn label_columns(&self, said: &[String]) -> Result<Vec<usize>> {
+    pub fn label_columns(&self, names: &[String]) -> Result<Vec<usize>> {
         let named = |name: &str| self.names.iter().position(|known| known.eq_ignore_ascii_case(name));
-        if said.is_empty() {
+        if names.is_empty() {
             let usual = LABELS.iter().find_map(|name| named(name)).filter(|_| self.has_header);
             let index = self.index_columns();
             let last = (0..self.names.len()).rev().find(|column| !index.contains(column));
             return Ok(vec![usual.or(last).unwrap_or(self.names.len() - 1)]);
         }
-        let labels = self.resolve_columns(said)?;
+        let labels = self.resolve_columns(names)?;
         match (1..labels.len()).find(|at| labels[..*at].contains(&labels[*at])) {
             Some(at) => Err(Error::mistake(format!("the label column {} is given twice", self.names[labels[at]]))),
             None => Ok(labels),
@@ -498,12 +498,12 @@ impl CsvTable {
     ///
     /// # Errors
     /// If there is no such column.
-    pub fn resolve_columns(&self, said: &[String]) -> Result<Vec<usize>> {
+    pub fn resolve_columns(&self, names: &[String]) -> Result<Vec<usize>> {
         let mut columns = Vec::new();
-        for said in said {
-            match self.resolve_column(said) {
-                Err(_) if said.contains(',') => {
-                    said.split(',')
+        for name in names {
+            match self.resolve_column(name) {
+                Err(_) if name.contains(',') => {
+                    name.split(',')
                         .try_for_each(|part| self.resolve_column(part.trim()).map(|column| columns.push(column)))?;
                 }
                 column => columns.push(column?),
@@ -516,16 +516,16 @@ impl CsvTable {
     ///
     /// # Errors
     /// If there is no such column.
-    pub fn resolve_column(&self, said: &str) -> Result<usize> {
-        if said.is_empty() {
+    pub fn resolve_column(&self, name: &str) -> Result<usize> {
+        if name.is_empty() {
             let message = "a column name is empty, such as after a trailing comma";
             return Err(Error::mistake(message).note("select a column without a name by its position, counted from 1"));
         }
-        let counted = || said.parse::<usize>().ok()?.checked_sub(1).filter(|column| *column < self.names.len());
-        let named = self.names.iter().position(|known| known.eq_ignore_ascii_case(said));
+        let counted = || name.parse::<usize>().ok()?.checked_sub(1).filter(|column| *column < self.names.len());
+        let named = self.names.iter().position(|known| known.eq_ignore_ascii_case(name));
         named
             .or_else(counted)
-            .ok_or_else(|| Error::mistake(format!("no column `{said}`; the columns are {}", self.names.join(", "))))
+            .ok_or_else(|| Error::mistake(format!("no column `{name}`; the columns are {}", self.names.join(", "))))
     }
 
     /// Parses a cell as a number, subtracts an offset, and divides by a scale.

@@ -190,11 +190,11 @@ fn changed(transform: &Transform, record: &mut ExampleMut<'_>, rng: &mut Rng) ->
             let named = Error::new(error.kind(), format!("example {at}: {}", error.message()));
             Err(error.notes().iter().fold(named, |named, note| named.note(note)).with_source(error))
         }
-        Err(panic) => Err(Error::mistake(format!("example {at}: its transform panicked: {}", said(&*panic)))),
+        Err(panic) => Err(Error::mistake(format!("example {at}: its transform panicked: {}", panic_message(&*panic)))),
     }
 }
 
-fn said(panic: &(dyn Any + Send)) -> &str {
+fn panic_message(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("without a message")
 }
@@ -282,7 +282,7 @@ impl Workers {
         self.ahead.end();
         let ends = self.threads.drain(..).map(JoinHandle::join).collect::<Vec<_>>();
         let panic = ends.iter().find_map(|end| end.as_ref().err());
-        let word = panic.map_or("without a message", |panic| said(&**panic));
+        let word = panic.map_or("without a message", |panic| panic_message(&**panic));
         Error::mistake(format!("a data loading thread panicked: {word}"))
     }
 }

@@ -94,8 +94,8 @@ mod one_or_several {
         Several(Vec<String>),
     }
 
-    pub fn serialize<S: Serializer>(said: &[String], to: S) -> Result<S::Ok, S::Error> {
-        match said {
+    pub fn serialize<S: Serializer>(columns: &[String], to: S) -> Result<S::Ok, S::Error> {
+        match columns {
             [] => None::<String>.serialize(to),
             [one] => one.serialize(to),
             several => several.serialize(to),
@@ -247,7 +247,7 @@ impl ReadOptions {
         CsvOptions { encoding: self.encoding, decimal_comma: self.decimal.map(|decimal| decimal == DecimalMark::Comma) }
     }
 
-    /// A mistake if something is said that such data have no use for.
+    /// A mistake if an option is given that such data do not use.
     pub fn check_for(&self, source: &DataFormat) -> Result<()> {
         let (what, task) = match source {
             DataFormat::Digits => ("digits", Task::Classification),
@@ -257,7 +257,7 @@ impl ReadOptions {
             DataFormat::Npy { task, .. } => ("arrays", *task),
             DataFormat::Idx { .. } => ("arrays", Task::Classification),
         };
-        let unused = |said: bool, used: bool, name: &str| (said && !used).then(|| format!("--{name}"));
+        let unused = |given: bool, used: bool, name: &str| (given && !used).then(|| format!("--{name}"));
         let idle = unused(!self.label_columns.is_empty(), matches!(source, DataFormat::Csv { .. }), "label")
             .or_else(|| {
                 unused(self.sequence_column.is_some(), matches!(source, DataFormat::Csv { .. }), "sequence-column")

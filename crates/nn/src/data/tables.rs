@@ -231,14 +231,14 @@ fn read_said(path: &Path, reading: &ReadOptions, budget: &ReadBudget) -> Result<
         return Err(Error::mistake(message));
     }
     let lists = || reading.label_columns.iter().chain(&reading.drop_columns).chain(&reading.categorical);
-    let parts = || lists().flat_map(|said| std::iter::once(said.as_str()).chain(said.split(',')));
-    let said =
+    let parts = || lists().flat_map(|name| std::iter::once(name.as_str()).chain(name.split(',')));
+    let names =
         || parts().chain(reading.sequence_column.as_deref()).chain(reading.group_column.as_deref()).map(str::trim);
     // A number counts the columns, unless it is larger than their number.
-    let is_name = |said: &str, width: usize| said.parse::<usize>().map_or(true, |number| number == 0 || number > width);
+    let is_name = |name: &str, width: usize| name.parse::<usize>().map_or(true, |number| number == 0 || number > width);
     let named = |first: &[String]| {
         let is_said = |cell: &String| {
-            said().any(|said| said.eq_ignore_ascii_case(cell) && !said.is_empty() && is_name(said, first.len()))
+            names().any(|name| name.eq_ignore_ascii_case(cell) && !name.is_empty() && is_name(name, first.len()))
         };
         reading.header.or_else(|| first.iter().any(is_said).then_some(true))
     };
@@ -262,7 +262,7 @@ impl Roles {
     /// Determines the roles from the options or the column names.
     fn of(table: &CsvTable, path: &Path, reading: &ReadOptions) -> Result<Roles> {
         let labels = table.label_columns(&reading.label_columns)?;
-        let sequence = reading.sequence_column.as_deref().map(|said| table.resolve_column(said)).transpose()?;
+        let sequence = reading.sequence_column.as_deref().map(|name| table.resolve_column(name)).transpose()?;
         let learned = |column: &usize, so: &str| {
             let message = format!("{}: {} is a label, so it cannot {so}", path.display(), table.names[*column]);
             Err(Error::mistake(message).note("use `--label COLUMN` to select another label"))
@@ -270,7 +270,7 @@ impl Roles {
         if let Some(column) = sequence.filter(|column| labels.contains(column)) {
             return learned(&column, "identify sequences");
         }
-        let group = reading.group_column.as_deref().map(|said| table.resolve_column(said)).transpose()?;
+        let group = reading.group_column.as_deref().map(|name| table.resolve_column(name)).transpose()?;
         if let Some(column) = group.filter(|column| labels.contains(column)) {
             return learned(&column, "group the rows of a split");
         }
@@ -279,14 +279,14 @@ impl Roles {
             return learned(column, "be ignored");
         }
         let categorical = table.resolve_columns(&reading.categorical)?;
-        let said = |column: &usize| {
+        let is_named = |column: &usize| {
             labels.contains(column) || [sequence, group].contains(&Some(*column)) || categorical.contains(column)
         };
         let index: Vec<usize> = match reading.keep_columns {
             true => Vec::new(),
             false => {
                 let index = table.index_columns();
-                index.into_iter().filter(|column| !said(column) && !without.contains(column)).collect()
+                index.into_iter().filter(|column| !is_named(column) && !without.contains(column)).collect()
             }
         };
         let read = |column: &usize| {
@@ -433,13 +433,13 @@ fn guesses(table: &CsvTable, path: &Path) -> Vec<String> {
 
 /// The task of these target columns, if it is not given: a column of words or of few whole numbers is a classification, several columns
 /// of zeros and ones are labels.
-fn task(examples: &TableExamples<'_>, labels: &[usize], words: &[Vec<&str>], said: Option<Task>) -> Result<Task> {
-    if let ([words], None) = (words, said) {
+fn task(examples: &TableExamples<'_>, labels: &[usize], words: &[Vec<&str>], given: Option<Task>) -> Result<Task> {
+    if let ([words], None) = (words, given) {
         let numbers = words.iter().map(|word| number(word)).collect::<Option<Vec<f64>>>();
         return Ok(numbers.map_or(Task::Classification, |numbers| NumericLabels::of(numbers).task()));
     }
     let (path, names) = (examples.path.display(), |at: usize| &examples.table.names[labels[at]]);
-    match said {
+    match given {
         Some(Task::Classification) if labels.len() > 1 => {
             let message = format!("{path}: {} and {} cannot both be class labels", names(0), names(1));
             Err(Error::mistake(message).note("several label columns must be numbers, or yes/no labels, 0 and 1"))

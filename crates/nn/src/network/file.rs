@@ -127,25 +127,25 @@ fn parse(text: &str) -> Result<(Network, FileSections), (usize, String)> {
 fn settings(
     text: &str,
     section: &str,
-    said: &BTreeMap<String, Spanned<Value>>,
+    values: &BTreeMap<String, Spanned<Value>>,
 ) -> Result<Vec<Setting>, (usize, String)> {
     let mut settings = Vec::new();
-    for (name, value) in said {
+    for (name, value) in values {
         let line = line_of(text, value.span().start);
         let several = match value.get_ref() {
             Value::Array(several) => &several[..],
             one => std::slice::from_ref(one),
         };
-        for said in several {
-            let value = match said {
-                Value::String(said) => said.clone(),
+        for item in several {
+            let value = match item {
+                Value::String(text) => text.clone(),
                 // Normalizes spellings such as 0x10 or 1_000.
                 Value::Integer(number) => number.to_string(),
                 Value::Float(number) => format!("{number:?}"),
-                Value::Boolean(said) => said.to_string(),
-                Value::Datetime(said) => said.to_string(),
+                Value::Boolean(flag) => flag.to_string(),
+                Value::Datetime(date) => date.to_string(),
                 Value::Array(_) | Value::Table(_) => {
-                    let what = said.type_str();
+                    let what = item.type_str();
                     return Err((
                         line,
                         format!("{section}: {name}: takes text, numbers or a list of them, not {what}"),

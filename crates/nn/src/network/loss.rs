@@ -90,8 +90,8 @@ enum ClassWeightsRepr {
 impl TryFrom<ClassWeightsRepr> for ClassWeights {
     type Error = String;
 
-    fn try_from(said: ClassWeightsRepr) -> Result<ClassWeights, String> {
-        match said {
+    fn try_from(repr: ClassWeightsRepr) -> Result<ClassWeights, String> {
+        match repr {
             ClassWeightsRepr::Word(word) if word == "balanced" => Ok(ClassWeights::Balanced),
             ClassWeightsRepr::Word(word) => Err(format!("`{word}` is neither balanced nor a list of class weights")),
             ClassWeightsRepr::Each(weights) => Ok(ClassWeights::PerClass(weights)),

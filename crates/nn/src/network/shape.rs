@@ -370,9 +370,11 @@ fn share(field: &str, share: f64) -> Result<(), String> {
     if (0.0..1.0).contains(&share) { Ok(()) } else { Err(format!("{field} {share} is not in [0, 1)")) }
 }
 
-fn taken(field: &str, said: Option<usize>, given: usize) -> Result<(), String> {
-    match said {
-        Some(said) if said != given => Err(format!("{field} {said} does not match the {given} of {{before}}")),
+fn taken(field: &str, declared: Option<usize>, given: usize) -> Result<(), String> {
+    match declared {
+        Some(declared) if declared != given => {
+            Err(format!("{field} {declared} does not match the {given} of {{before}}"))
+        }
         _ => Ok(()),
     }
 }
@@ -416,10 +418,10 @@ fn lengths(input: &[usize]) -> Result<&[usize], String> {
     }
 }
 
-fn along(field: &str, said: &[usize], size: &[usize], otherwise: usize) -> Result<Vec<usize>, String> {
-    match said {
+fn along(field: &str, declared: &[usize], size: &[usize], otherwise: usize) -> Result<Vec<usize>, String> {
+    match declared {
         [] => Ok(vec![otherwise; size.len()]),
-        _ if said.len() == size.len() => Ok(said.to_vec()),
-        _ => Err(format!("{field} {said:?} needs one number for each axis of kernel_size {size:?}")),
+        _ if declared.len() == size.len() => Ok(declared.to_vec()),
+        _ => Err(format!("{field} {declared:?} needs one number for each axis of kernel_size {size:?}")),
     }
 }

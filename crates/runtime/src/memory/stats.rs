@@ -33,14 +33,15 @@ pub struct MemoryStats {
 
 impl fmt::Display for MemoryStats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let MemoryStats { allocated, reserved, peak_allocated, buffers, allocations, reused, .. } = self;
+        let MemoryStats { allocated, reserved, peak_allocated, buffers, allocations, reused, in_place, .. } = self;
         write!(
             f,
             "{} in {buffers} buffers (peak {}), {} reserved, {reused} of {allocations} allocations reused",
             human(*allocated),
             human(*peak_allocated),
             human(*reserved)
-        )
+        )?;
+        if *in_place > 0 { write!(f, ", {} of the host in place", human(*in_place)) } else { Ok(()) }
     }
 }
 

@@ -84,7 +84,8 @@ impl Registry {
         *self.recommended.write().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// Sets the number of threads of the CPU, from 1 to 1024, for devices requested from now on.
+    /// Sets the number of threads of the CPU, from 1 to 1024, for devices requested from now on. A CPU that
+    /// [`Registry::disable_backend`] disabled is enabled again.
     pub fn set_cpu_threads(&self, threads: NonZeroUsize) {
         let mut entries = self.entries.write().unwrap_or_else(PoisonError::into_inner);
         let options = CpuOptions { threads: Some(threads.get()), ..CpuOptions::default() };

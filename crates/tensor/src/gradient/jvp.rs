@@ -17,11 +17,11 @@ use crate::hasher::NodeMap;
 use crate::tensor::{NodeKind, Tensor};
 
 impl Tensor {
-    /// Returns the Jacobian-vector product: the directional derivative of this tensor when each of `wanted` changes
+    /// Returns the Jacobian-vector product: the directional derivative of this tensor when each of `inputs` changes
     /// by its tangent, which has its shape and element type. The result has the shape of this tensor.
     ///
     /// # Errors
-    /// The tangents do not match `wanted`, a tensor is not a float, or no differentiable path leads to the first
+    /// The tangents do not match `inputs`, a tensor is not a float, or no differentiable path leads to the first
     /// input.
     ///
     /// ```
@@ -32,20 +32,20 @@ impl Tensor {
     /// # Ok::<(), panoply_tensor::Error>(())
     /// ```
     #[track_caller]
-    pub fn jvp(&self, wanted: &[&Tensor], tangents: &[&Tensor]) -> Result<Tensor> {
+    pub fn jvp(&self, inputs: &[&Tensor], tangents: &[&Tensor]) -> Result<Tensor> {
         let place = Location::caller();
-        self.jvp_impl(wanted, tangents).map_err(|error| error.with_location(place))
+        self.jvp_impl(inputs, tangents).map_err(|error| error.with_location(place))
     }
 
-    fn jvp_impl(&self, wanted: &[&Tensor], tangents: &[&Tensor]) -> Result<Tensor> {
-        self.has_derivatives("jvp", wanted)?;
-        if wanted.len() != tangents.len() {
-            let message = format!("jvp: {} tangents for {} inputs", tangents.len(), wanted.len());
+    fn jvp_impl(&self, inputs: &[&Tensor], tangents: &[&Tensor]) -> Result<Tensor> {
+        self.has_derivatives("jvp", inputs)?;
+        if inputs.len() != tangents.len() {
+            let message = format!("jvp: {} tangents for {} inputs", tangents.len(), inputs.len());
             return Err(Error::mistake(message));
         }
-        wanted.iter().zip(tangents).try_for_each(|(tensor, tangent)| tangent.fits("jvp", tensor))?;
-        let Some(first) = wanted.first() else { return Err(Error::mistake("jvp: there are no inputs")) };
-        let Jvp { tangent: moved, non_differentiable: cut } = jvp(self, wanted, tangents)?;
+        inputs.iter().zip(tangents).try_for_each(|(tensor, tangent)| tangent.fits("jvp", tensor))?;
+        let Some(first) = inputs.first() else { return Err(Error::mistake("jvp: there are no inputs")) };
+        let Jvp { tangent: moved, non_differentiable: cut } = jvp(self, inputs, tangents)?;
         match moved {
             Some(moved) => moved.check().map(|()| moved),
             None => Err(no_path("jvp", self, first, cut.as_ref())),
@@ -53,68 +53,68 @@ impl Tensor {
     }
 
     /// Returns the vector-Jacobian product: the gradients of `sum(self * cotangents)` with respect to each of
-    /// `wanted`, in their shapes. `cotangents` has the shape of `self`.
+    /// `inputs`, in their shapes. `cotangents` has the shape of `self`.
     ///
     /// # Errors
     /// `cotangents` does not match this tensor, a tensor is not a float, or no differentiable path leads to an input.
     #[track_caller]
-    pub fn vjp(&self, wanted: &[&Tensor], cotangents: &Tensor) -> Result<Vec<Tensor>> {
+    pub fn vjp(&self, inputs: &[&Tensor], cotangents: &Tensor) -> Result<Vec<Tensor>> {
         let place = Location::caller();
-        let fits = self.has_derivatives("vjp", wanted).and_then(|()| cotangents.fits("vjp", self));
-        fits.and_then(|()| self.vjp_impl("vjp", cotangents.clone(), wanted)).map_err(|error| error.with_location(place))
+        let fits = self.has_derivatives("vjp", inputs).and_then(|()| cotangents.fits("vjp", self));
+        fits.and_then(|()| self.vjp_impl("vjp", cotangents.clone(), inputs)).map_err(|error| error.with_location(place))
     }
 
-    /// Returns the Jacobian: the derivative of every element with respect to every element of `wanted`. Its axes are
-    /// this tensor's, then those of `wanted`.
+    /// Returns the Jacobian: the derivative of every element with respect to every element of `input`. Its axes are
+    /// this tensor's, then those of `input`.
     ///
     /// # Errors
-    /// A tensor is not a float, or no differentiable path leads to `wanted`.
+    /// A tensor is not a float, or no differentiable path leads to `input`.
     #[track_caller]
-    pub fn jacobian(&self, wanted: &Tensor) -> Result<Tensor> {
+    pub fn jacobian(&self, input: &Tensor) -> Result<Tensor> {
         let place = Location::caller();
-        self.has_derivatives("jacobian", &[wanted]).map_err(|error| error.with_location(place))?;
+        self.has_derivatives("jacobian", &[input]).map_err(|error| error.with_location(place))?;
         let (count, dims) = (self.0.shape.numel(), self.0.shape.dims());
         let basis = Tensor::eye(count, self.dtype()).reshaped([&[count], dims].concat().into());
         let [rows] = Tensor::vmap([&basis], |[weights]| {
-            [match self.vjp_impl("jacobian", weights.clone(), &[wanted]) {
-                Ok(flows) => flows.into_iter().next().expect("one was wanted"),
+            [match self.vjp_impl("jacobian", weights.clone(), &[input]) {
+                Ok(cotangents) => cotangents.into_iter().next().expect("one was requested"),
                 Err(error) => Tensor::mistake(error.with_location(place)),
             }]
         });
         rows.check()?;
-        Ok(rows.reshaped([dims, wanted.0.shape.dims()].concat().into()))
+        Ok(rows.reshaped([dims, input.0.shape.dims()].concat().into()))
     }
 
-    /// Returns the Hessian of this single number with respect to `wanted`, whose axes the result has twice.
+    /// Returns the Hessian of this single number with respect to `input`, whose axes the result has twice.
     ///
     /// # Errors
     /// As [`Tensor::gradients`].
     #[track_caller]
-    pub fn hessian(&self, wanted: &Tensor) -> Result<Tensor> {
-        let slope = self.gradients(&[wanted])?.remove(0);
-        let Vjp { cotangents: flows, non_differentiable: cut } = vjp(&[(&slope, slope.zeros_like())], &[wanted])?;
-        match (&flows[..], cut) {
+    pub fn hessian(&self, input: &Tensor) -> Result<Tensor> {
+        let gradient = self.gradients(&[input])?.remove(0);
+        let Vjp { cotangents, non_differentiable: cut } = vjp(&[(&gradient, gradient.zeros_like())], &[input])?;
+        match (&cotangents[..], cut) {
             // The gradient is constant.
-            ([None], None) => Ok(Tensor::zeros([slope.0.shape.dims(); 2].concat(), slope.dtype())),
-            _ => slope.jacobian(wanted),
+            ([None], None) => Ok(Tensor::zeros([gradient.0.shape.dims(); 2].concat(), gradient.dtype())),
+            _ => gradient.jacobian(input),
         }
     }
 
-    /// Returns the cotangents of `wanted`, or an error that names the operation that cuts the path.
-    pub(super) fn vjp_impl(&self, op: &str, weights: Tensor, wanted: &[&Tensor]) -> Result<Vec<Tensor>> {
-        let Vjp { cotangents: flows, non_differentiable: cut } = vjp(&[(self, weights)], wanted)?;
-        let result = flows.into_iter().zip(wanted).map(|(flow, tensor)| match flow {
+    /// Returns the cotangents of `inputs`, or an error that names the operation that cuts the path.
+    pub(super) fn vjp_impl(&self, op: &str, weights: Tensor, inputs: &[&Tensor]) -> Result<Vec<Tensor>> {
+        let Vjp { cotangents, non_differentiable: cut } = vjp(&[(self, weights)], inputs)?;
+        let result = cotangents.into_iter().zip(inputs).map(|(cotangent, tensor)| match cotangent {
             Some(gradient) => gradient.check().map(|()| gradient),
             None => Err(no_path(op, self, tensor, cut.as_ref())),
         });
         result.collect()
     }
 
-    /// Checks that this and the wanted tensors are floats without mistakes.
-    pub(super) fn has_derivatives(&self, op: &str, wanted: &[&Tensor]) -> Result<()> {
+    /// Checks that this tensor and `inputs` are floats without mistakes.
+    pub(super) fn has_derivatives(&self, op: &str, inputs: &[&Tensor]) -> Result<()> {
         self.check()?;
-        wanted.iter().try_for_each(|tensor| tensor.check())?;
-        match [self].iter().chain(wanted).find(|tensor| !tensor.dtype().is_float()) {
+        inputs.iter().try_for_each(|tensor| tensor.check())?;
+        match [self].iter().chain(inputs).find(|tensor| !tensor.dtype().is_float()) {
             Some(integer) => Err(Error::mistake(format!("{op}: {integer:?} is not a float and has no derivative"))),
             None => Ok(()),
         }
@@ -136,21 +136,22 @@ pub(crate) struct Jvp {
     pub non_differentiable: Option<Tensor>,
 }
 
-/// Computes the tangent of `y` given the tangents of `wanted`.
-pub(crate) fn jvp(y: &Tensor, wanted: &[&Tensor], tangents: &[&Tensor]) -> Result<Jvp> {
-    let given = wanted.iter().zip(tangents).map(|(tensor, tangent)| (key(tensor), (*tangent).clone()));
+/// Computes the tangent of `y` given the tangents of `inputs`.
+pub(crate) fn jvp(y: &Tensor, inputs: &[&Tensor], tangents: &[&Tensor]) -> Result<Jvp> {
+    let given = inputs.iter().zip(tangents).map(|(tensor, tangent)| (key(tensor), (*tangent).clone()));
     let mut moves: NodeMap<Tensor> = given.collect();
     let mut cut = None;
-    let is_wanted = |tensor: &Tensor| wanted.iter().any(|other| other.ptr_eq(tensor));
-    for tensor in crate::eval::topological_order(&[y], is_wanted) {
-        if is_wanted(tensor) {
+    let is_input = |tensor: &Tensor| inputs.iter().any(|other| other.ptr_eq(tensor));
+    for tensor in crate::eval::topological_order(&[y], is_input) {
+        if is_input(tensor) {
             continue;
         }
-        let inputs: Vec<Option<Tensor>> = tensor.0.inputs.iter().map(|input| moves.get(&key(input)).cloned()).collect();
-        if inputs.iter().all(Option::is_none) {
+        let tangents: Vec<Option<Tensor>> =
+            tensor.0.inputs.iter().map(|input| moves.get(&key(input)).cloned()).collect();
+        if tangents.iter().all(Option::is_none) {
             continue;
         }
-        match tangent(tensor, &inputs)? {
+        match tangent(tensor, &tangents)? {
             Some(moved) => drop(moves.insert(key(tensor), moved.summand_of(tensor))),
             None => drop(cut.get_or_insert_with(|| tensor.clone())),
         }
@@ -175,7 +176,7 @@ fn tangent(y: &Tensor, moves: &[Option<Tensor>]) -> Result<Option<Tensor>> {
         Op::Alu(op) => {
             let each = moves.iter().enumerate().filter_map(|(at, moved)| Some((at, moved.as_ref()?)));
             let terms =
-                each.filter_map(|(at, moved)| partials(*op, inputs, y, moved, &|wanted| wanted == at)?.swap_remove(at));
+                each.filter_map(|(at, moved)| partials(*op, inputs, y, moved, &|input| input == at)?.swap_remove(at));
             terms.reduce(|sum, term| sum + term)
         }
         Op::Cast => {

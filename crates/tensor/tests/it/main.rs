@@ -3,6 +3,7 @@
 mod activation_checkpoint;
 mod buffer_donation;
 mod call;
+mod conformance;
 mod dynamic_dim_gradients;
 mod dynamic_dims;
 mod eager_flush;
@@ -20,6 +21,7 @@ mod ops;
 mod ops_doc;
 mod pytorch;
 mod random;
+mod read_budget;
 mod replay;
 mod sort;
 mod strided_inputs;

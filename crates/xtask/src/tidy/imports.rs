@@ -2,7 +2,7 @@
 
 use super::Finding;
 use super::source::Source;
-use crate::place::Place;
+use crate::repo::Repo;
 use crate::shell::{cargo, quiet};
 
 /// Folder under `crates/` and the folders that it can depend on, except for tests. A crate without a row is a finding.
@@ -135,12 +135,12 @@ pub fn packages(sources: &[Source]) -> Vec<Finding> {
 }
 
 /// Checks the transitive dependencies of the light crates with cargo.
-pub fn heavy(place: &Place) -> Vec<String> {
+pub fn heavy(repo: &Repo) -> Vec<String> {
     let mut messages = Vec::new();
-    for krate in LIGHT.iter().filter(|krate| place.root.join("crates").join(krate).is_dir()) {
+    for krate in LIGHT.iter().filter(|krate| repo.root.join("crates").join(krate).is_dir()) {
         let package = format!("panoply-{krate}");
         let arguments = ["tree", "--package", &package, "--edges", "normal", "--prefix", "none", "--target", "all"];
-        match quiet(&mut cargo(place, &arguments)) {
+        match quiet(&mut cargo(repo, &arguments)) {
             Ok(tree) => messages.extend(heavy_in(&tree).into_iter().map(|name| {
                 format!("crates/{krate}/Cargo.toml:1: light: `{krate}` depends on {name} (all dependents have to build it; see `cargo tree -p {package} -i {name}`)")
             })),

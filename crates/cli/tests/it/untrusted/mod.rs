@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::place::{Place, text};
+use crate::support::temp_dir::{TempDir, text};
 
 /// Waits until a condition holds.
 #[track_caller]
@@ -18,50 +18,50 @@ fn wait_until(what: &str, so: impl Fn() -> bool) {
     }
 }
 
-fn lines(place: &Place, file: &str) -> usize {
-    std::fs::read_to_string(place.0.join(file)).map_or(0, |text| text.lines().count())
+fn lines(dir: &TempDir, file: &str) -> usize {
+    std::fs::read_to_string(dir.0.join(file)).map_or(0, |text| text.lines().count())
 }
 
 /// A second run in a locked folder fails with the id of the running process and changes nothing; a killed process leaves no lock.
 #[test]
 fn folder_of_a_running_run_is_locked() {
-    let place = Place::new("locked");
-    let mut first = place.command(&["train", "digits", "--epochs", "100000", "--out", "run"]);
+    let dir = TempDir::new("locked");
+    let mut first = dir.command(&["train", "digits", "--epochs", "100000", "--out", "run"]);
     let mut first = first.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     wait_until("an epoch", || {
-        lines(&place, "run/history.jsonl") > 1 && place.0.join("run/checkpoint.safetensors").exists()
+        lines(&dir, "run/history.jsonl") > 1 && dir.0.join("run/checkpoint.safetensors").exists()
     });
     // A temporary file that a running process is about to rename.
-    place.write("run/training.part4000000000", "half of a file");
+    dir.write("run/training.part4000000000", "half of a file");
     for again in [&["--resume", "run"][..], &["digits", "--out", "run"]] {
-        let said = place.refused(&[&["train"], again].concat());
+        let said = dir.refused(&[&["train"], again].concat());
         let holder = format!("run is in use: process {} is training there", first.id());
         assert!(said.contains(&holder) && said.contains("nothing was changed"), "{again:?}: {said}");
     }
-    assert!(place.0.join("run/training.part4000000000").exists(), "a file of the active run was deleted");
+    assert!(dir.0.join("run/training.part4000000000").exists(), "a file of the active run was deleted");
     assert!(first.try_wait().unwrap().is_none(), "the first run continues");
     first.kill().unwrap();
     first.wait().unwrap();
-    assert!(place.0.join("run/run.lock").exists());
-    let said = place.refused(&["train", "digits", "--out", "run"]);
+    assert!(dir.0.join("run/run.lock").exists());
+    let said = dir.refused(&["train", "digits", "--out", "run"]);
     assert!(said.contains("run already contains a run"), "{said}");
-    let epochs = (lines(&place, "run/history.jsonl") + 2).to_string();
-    let report = place.json(&["train", "--resume", "run", "--epochs", &epochs]);
+    let epochs = (lines(&dir, "run/history.jsonl") + 2).to_string();
+    let report = dir.json(&["train", "--resume", "run", "--epochs", &epochs]);
     assert_eq!(report["history"].as_array().unwrap().len().to_string(), epochs);
-    assert!(!place.0.join("run/run.lock").exists() && !place.0.join("run/training.part4000000000").exists());
+    assert!(!dir.0.join("run/run.lock").exists() && !dir.0.join("run/training.part4000000000").exists());
     // Nor does a lock file that a killed process left in an otherwise empty folder.
-    place.write("empty/run.lock", "4000000000\n");
-    place.json(&["train", "digits", "--epochs", "1", "--out", "empty"]);
+    dir.write("empty/run.lock", "4000000000\n");
+    dir.json(&["train", "digits", "--epochs", "1", "--out", "empty"]);
 }
 
 /// A full disk or closed pipe on stdout ends a command with an error, on stderr it is ignored; the run is saved before.
 #[cfg(target_os = "linux")]
 #[test]
 fn failed_write_to_stdout_is_an_error_and_loses_no_run() {
-    let place = Place::new("full");
+    let dir = TempDir::new("full");
     let full = || Stdio::from(File::options().write(true).open("/dev/full").unwrap());
     let run = |arguments: &[&str], stdout: Stdio, stderr: Stdio| {
-        let mut command = place.command(arguments);
+        let mut command = dir.command(arguments);
         let output = command.stdout(stdout).stderr(stderr).spawn().unwrap().wait_with_output().unwrap();
         let said = text(&output.stderr);
         assert!(!said.contains("panicked"), "{arguments:?}: {said}");
@@ -71,27 +71,27 @@ fn failed_write_to_stdout_is_an_error_and_loses_no_run() {
     let train = |out: &'static str| ["train", "digits", "--epochs", "1", "--out", out];
     for arguments in [&train("a")[..], &["inspect", "a"], &["predict", "a"], &["predict", "a", "--json"], &["devices"]]
     {
-        let mut command = place.command(arguments);
+        let mut command = dir.command(arguments);
         if ["inspect", "devices"].contains(&arguments[0]) {
             command = Command::new(env!("CARGO_BIN_EXE_panoply"));
-            command.args(arguments).current_dir(&place.0);
+            command.args(arguments).current_dir(&dir.0);
         }
         let output = command.stdout(full()).stderr(Stdio::piped()).spawn().unwrap().wait_with_output().unwrap();
         let said = text(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{arguments:?}: {said}");
         assert!(said.contains(cannot) && !said.contains("panicked"), "{arguments:?}: {said}");
     }
-    assert!(place.0.join("a/model.safetensors").exists() && !place.0.join("a/run.lock").exists());
+    assert!(dir.0.join("a/model.safetensors").exists() && !dir.0.join("a/run.lock").exists());
     // Progress lines that cannot be written.
     assert_eq!(run(&train("b"), Stdio::null(), full()).0, Some(0));
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
     assert_eq!(run(&train("c"), Stdio::null(), writer.into()).0, Some(0));
-    assert!(["b", "c"].iter().all(|run| place.0.join(run).join("model.safetensors").exists()));
+    assert!(["b", "c"].iter().all(|run| dir.0.join(run).join("model.safetensors").exists()));
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
     assert_eq!(run(&train("d"), writer.into(), Stdio::null()).0, Some(141), "the exit code of SIGPIPE");
-    assert!(place.0.join("d/model.safetensors").exists());
+    assert!(dir.0.join("d/model.safetensors").exists());
 }
 
 /// A path that is not UTF-8 cannot be written as JSON; the command fails before the run starts.
@@ -99,25 +99,25 @@ fn failed_write_to_stdout_is_an_error_and_loses_no_run() {
 #[test]
 fn path_that_is_not_utf8_is_rejected_only_with_json() {
     use std::os::unix::ffi::OsStrExt;
-    let place = Place::new("bytes-json");
+    let dir = TempDir::new("bytes-json");
     let name = std::ffi::OsStr::from_bytes(b"caf\xe9");
     let run = |json: &[&str]| {
-        place.command(&[&["train", "digits", "--epochs", "1"], json].concat()).arg("--out").arg(name).output().unwrap()
+        dir.command(&[&["train", "digits", "--epochs", "1"], json].concat()).arg("--out").arg(name).output().unwrap()
     };
     let output = run(&["--json"]);
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains("--json: the path caf") && said.contains("is not valid UTF-8"), "{said}");
-    assert!(!place.0.join(name).exists(), "no run is started");
-    assert!(run(&[]).status.success() && place.0.join(name).join("model.safetensors").exists());
+    assert!(!dir.0.join(name).exists(), "no run is started");
+    assert!(run(&[]).status.success() && dir.0.join(name).join("model.safetensors").exists());
 }
 
 /// A modification of a manifest.
 type Change = Box<dyn FnOnce(&mut Value)>;
 
 /// Writes a model file of the run with a modified manifest.
-fn with_manifest(place: &Place, name: &str, change: impl FnOnce(&mut Value)) {
-    let bytes = std::fs::read(place.0.join("run/model.safetensors")).unwrap();
+fn with_manifest(dir: &TempDir, name: &str, change: impl FnOnce(&mut Value)) {
+    let bytes = std::fs::read(dir.0.join("run/model.safetensors")).unwrap();
     let (length, rest) = bytes.split_at(8);
     let (header, data) = rest.split_at(u64::from_le_bytes(length.try_into().unwrap()) as usize);
     let mut header: Value = serde_json::from_slice(header).unwrap();
@@ -126,14 +126,14 @@ fn with_manifest(place: &Place, name: &str, change: impl FnOnce(&mut Value)) {
     header["__metadata__"]["manifest"] = manifest.to_string().into();
     let mut header = header.to_string();
     header += &" ".repeat(header.len().next_multiple_of(8) - header.len());
-    place.write(name, [&header.len().to_le_bytes(), header.as_bytes(), data].concat());
+    dir.write(name, [&header.len().to_le_bytes(), header.as_bytes(), data].concat());
 }
 
 /// Each part is valid by itself, but contradicts another one.
 #[test]
 fn inconsistent_manifest_is_rejected() {
-    let place = Place::new("contradicting");
-    place.json(&["train", "digits", "--epochs", "1", "--out", "run"]);
+    let dir = TempDir::new("contradicting");
+    dir.json(&["train", "digits", "--epochs", "1", "--out", "run"]);
     let images =
         |channels: u64, rows: u64| json!({"kind": "images", "channels": channels, "height": rows, "width": rows});
     let columns = vec!["a"; 64];
@@ -184,10 +184,10 @@ fn inconsistent_manifest_is_rejected() {
         (Box::new(|m| m["network"]["loss"] = json!({"kind": "mse"})), "the loss mse does not fit"),
     ];
     for (change, said) in cases {
-        with_manifest(&place, "m.safetensors", change);
+        with_manifest(&dir, "m.safetensors", change);
         for command in ["predict", "export"] {
             let mut panoply = Command::new(env!("CARGO_BIN_EXE_panoply"));
-            let output = panoply.args([command, "m.safetensors"]).current_dir(&place.0).output().unwrap();
+            let output = panoply.args([command, "m.safetensors"]).current_dir(&dir.0).output().unwrap();
             let error = text(&output.stderr);
             assert_eq!(output.status.code(), Some(1), "{said}: {error}");
             assert!(
@@ -197,16 +197,16 @@ fn inconsistent_manifest_is_rejected() {
         }
     }
     // The manifest of a run folder is checked like that of a model file.
-    let manifest = std::fs::read_to_string(place.0.join("run/manifest.json")).unwrap();
+    let manifest = std::fs::read_to_string(dir.0.join("run/manifest.json")).unwrap();
     let mut fewer: Value = serde_json::from_str(&manifest).unwrap();
     fewer["data"]["class_names"] = json!(["a", "b", "c"]);
-    place.write("run/manifest.json", fewer.to_string());
-    let said = place.refused(&["train", "--resume", "run", "--epochs", "2"]);
+    dir.write("run/manifest.json", fewer.to_string());
+    let said = dir.refused(&["train", "--resume", "run", "--epochs", "2"]);
     assert!(said.contains("run/manifest.json: its manifest is inconsistent"), "{said}");
     let mut renamed: Value = serde_json::from_str(&manifest).unwrap();
     renamed["data"]["class_names"][0] = json!("naught");
-    place.write("run/manifest.json", renamed.to_string());
-    let said = place.refused(&["train", "--resume", "run", "--epochs", "2"]);
+    dir.write("run/manifest.json", renamed.to_string());
+    let said = dir.refused(&["train", "--resume", "run", "--epochs", "2"]);
     assert!(said.contains("digits has changed since run began: class 1 is `0` now and was `naught`"), "{said}");
 }
 
@@ -214,16 +214,16 @@ fn inconsistent_manifest_is_rejected() {
 #[cfg(unix)]
 #[test]
 fn manifest_must_not_name_a_pipe_or_device_as_data() {
-    let place = Place::new("pipe");
-    place.json(&["train", "digits", "--epochs", "1", "--out", "run"]);
-    let pipe = place.0.join("x.npy");
+    let dir = TempDir::new("pipe");
+    dir.json(&["train", "digits", "--epochs", "1", "--out", "run"]);
+    let pipe = dir.0.join("x.npy");
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     for path in [pipe.to_str().unwrap(), "/dev/zero", "/proc/self/mem"] {
-        with_manifest(&place, "m.safetensors", |manifest| {
+        with_manifest(&dir, "m.safetensors", |manifest| {
             manifest["data"]["format"] = json!({"kind": "npy", "shape": [1, 8, 8], "task": "classification"});
             manifest["data"]["path"] = path.into();
         });
-        let said = place.refused(&["predict", "m.safetensors"]);
+        let said = dir.refused(&["predict", "m.safetensors"]);
         assert!(said.contains("it is neither a file nor a folder of data"), "{path}: {said}");
     }
 }
@@ -231,10 +231,10 @@ fn manifest_must_not_name_a_pipe_or_device_as_data() {
 /// Names with escape sequences and line feeds, from a table and from a manifest.
 #[test]
 fn control_characters_in_names_are_escaped() {
-    let place = Place::new("control");
-    place.json(&["train", "digits", "--epochs", "1", "--out", "run"]);
+    let dir = TempDir::new("control");
+    dir.json(&["train", "digits", "--epochs", "1", "--out", "run"]);
     let evil = "\u{1b}]0;pwned\u{7}\u{1b}[2J\u{9b}31m\ncat\u{202e}";
-    with_manifest(&place, "m.safetensors", |manifest| {
+    with_manifest(&dir, "m.safetensors", |manifest| {
         for class in manifest["data"]["class_names"].as_array_mut().unwrap() {
             *class = format!("{evil}{}", class.as_str().unwrap()).into();
         }
@@ -243,7 +243,7 @@ fn control_characters_in_names_are_escaped() {
     });
     let rows: Vec<String> =
         (0..60).map(|at| format!("{}.5,{}\n", at % 2, ["\u{1b}[31mred", "b\u{9b}lue\u{1}"][at % 2])).collect();
-    place.write("evil.csv", format!("x,kind\u{1b}[2J\n{}", rows.concat()));
+    dir.write("evil.csv", format!("x,kind\u{1b}[2J\n{}", rows.concat()));
     let clean = |what: &str, bytes: &[u8]| {
         let shown = text(bytes);
         let bad = shown.chars().find(|c| (c.is_control() && *c != '\n' && *c != '\t') || *c == '\u{202e}');
@@ -258,7 +258,7 @@ fn control_characters_in_names_are_escaped() {
         &["predict", "evil", "evil.csv"],
     ] {
         let mut panoply = Command::new(env!("CARGO_BIN_EXE_panoply"));
-        let output = panoply.args(arguments).current_dir(&place.0).output().unwrap();
+        let output = panoply.args(arguments).current_dir(&dir.0).output().unwrap();
         let said = text(&output.stderr);
         assert!(output.status.success(), "{arguments:?}: {said}");
         let shown = clean(&format!("{arguments:?}"), &output.stdout);
@@ -271,7 +271,7 @@ fn control_characters_in_names_are_escaped() {
             assert!(shown.contains("\\u{1b}[2J\\u{9b}31m\\ncat\\u{202e}"), "{shown}");
         }
     }
-    let read = |name: &str| std::fs::read(place.0.join("evil").join(name)).unwrap();
+    let read = |name: &str| std::fs::read(dir.0.join("evil").join(name)).unwrap();
     let svg = clean("confusion_matrix.svg", &read("confusion_matrix.svg"));
     assert!(svg.contains(">\\u{1b}[31mred</text>"), "{svg}");
     let table = clean("confusion_matrix.txt", &read("confusion_matrix.txt"));

@@ -12,4 +12,5 @@ fn main() {
     let _ = sequential![input = [1, 8, 8], MaxPool([16, 2])];
     let _ = sequential![input = [8, 8], Lstm(8, 32), last_time_step, Linear(31, 10)];
     let _ = sequential![Linear(12, 12), Reshape([3, 5])];
+    let _ = sequential![input = [1, 8, 8], Conv2d(1, 8, [3, 3], padding = [1])];
 }

@@ -9,15 +9,15 @@ use std::process::{Command, Output, Stdio};
 use serde_json::Value;
 
 /// A temporary folder, removed when dropped.
-pub struct Place(pub PathBuf);
+pub struct TempDir(pub PathBuf);
 
-impl Place {
+impl TempDir {
     /// Creates an empty folder.
-    pub fn new(name: &str) -> Place {
+    pub fn new(name: &str) -> TempDir {
         let folder = std::env::temp_dir().join(format!("panoply-cli-{name}-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&folder);
         std::fs::create_dir_all(&folder).unwrap();
-        Place(folder)
+        TempDir(folder)
     }
 
     /// Returns a command of `panoply` in the folder, on the CPU.
@@ -69,7 +69,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for TempDir {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }

@@ -4,21 +4,21 @@ use std::path::{Path, PathBuf};
 
 /// The repository this program works on.
 #[derive(Debug, Clone)]
-pub struct Place {
+pub struct Repo {
     /// Absolute path of the workspace root.
     pub root: PathBuf,
 }
 
-impl Place {
+impl Repo {
     /// Returns the workspace that contains the manifest from which cargo started this program, else the current folder.
-    pub fn find() -> Result<Place, String> {
+    pub fn find() -> Result<Repo, String> {
         let start = match std::env::var_os("CARGO_MANIFEST_DIR") {
             Some(manifest) => PathBuf::from(manifest),
             None => std::env::current_dir().map_err(|e| format!("cannot read the current folder: {e}"))?,
         };
         let root = start.ancestors().find(|folder| is_workspace(folder));
         match root {
-            Some(root) => Ok(Place { root: root.to_path_buf() }),
+            Some(root) => Ok(Repo { root: root.to_path_buf() }),
             None => Err(format!("{}: not inside a cargo workspace", start.display())),
         }
     }
@@ -28,7 +28,7 @@ impl Place {
         self.root.join(".tools")
     }
 
-    /// The Python virtual environment inside [`Place::tools`].
+    /// The Python virtual environment inside [`Repo::tools`].
     pub fn venv(&self) -> PathBuf {
         self.tools().join("venv")
     }
