@@ -17,6 +17,8 @@ mod losses;
 mod model;
 mod network;
 mod onnx;
+mod onnx_nodes;
+mod onnx_operators_doc;
 mod onnx_read;
 mod out_of_memory;
 mod precision;

@@ -1,7 +1,7 @@
 //! Protocol Buffers messages of an ONNX model, parsed without copying tensor data. Field numbers are those of `onnx.proto`.
 //!
-//! The input is untrusted. Every length is checked against the number of remaining bytes, and parsing does not recurse. Memory is reserved
-//! in the read budget before it is allocated, because an empty message of two bytes becomes a struct of several hundred bytes.
+//! The input is untrusted. Every length is checked against the number of remaining bytes, and graphs are nested to a limited depth. Memory
+//! is reserved in the read budget before it is allocated, because an empty message of two bytes becomes a struct of several hundred bytes.
 
 use super::Memory;
 
@@ -58,8 +58,14 @@ pub struct Attribute<'a> {
     pub ints: Vec<i64>,
     /// Float values.
     pub floats: Vec<f32>,
+    /// Text value.
+    pub text: String,
+    /// Text values.
+    pub texts: Vec<String>,
     /// Tensor value.
     pub tensor: Option<Tensor<'a>>,
+    /// Graph value, such as the body of a loop.
+    pub graph: Option<Graph<'a>>,
 }
 
 /// A constant.
@@ -81,6 +87,8 @@ pub struct Tensor<'a> {
     pub ints: Vec<i64>,
     /// True if the elements are in another file.
     pub external: bool,
+    /// Keys and values that say where in which file the elements are.
+    pub location: Vec<(String, String)>,
 }
 
 /// A named value with its shape.
@@ -293,9 +301,12 @@ fn attribute<'a>(bytes: &'a [u8], memory: &Memory<'_>) -> Parsed<Attribute<'a>> 
             1 => attribute.name = field.text(memory)?,
             2 => attribute.float = field.float()?,
             3 => attribute.int = field.int()?,
+            4 => attribute.text = field.text(memory)?,
+            6 => attribute.graph = Some(memory.nested(|| graph(field.bytes()?, memory))?),
             5 => attribute.tensor = Some(tensor(field.bytes()?, memory)?),
             7 => field.floats(&mut attribute.floats, memory)?,
             8 => field.ints(&mut attribute.ints, memory)?,
+            9 => push(&mut attribute.texts, field.text(memory)?, memory)?,
             _ => {}
         }
         Ok(())
@@ -303,7 +314,22 @@ fn attribute<'a>(bytes: &'a [u8], memory: &Memory<'_>) -> Parsed<Attribute<'a>> 
     Ok(attribute)
 }
 
-fn tensor<'a>(bytes: &'a [u8], memory: &Memory<'_>) -> Parsed<Tensor<'a>> {
+/// Parses a key and its value.
+fn entry(bytes: &[u8], memory: &Memory<'_>) -> Parsed<(String, String)> {
+    let mut entry = (String::new(), String::new());
+    fields(bytes, |number, field| {
+        match number {
+            1 => entry.0 = field.text(memory)?,
+            2 => entry.1 = field.text(memory)?,
+            _ => {}
+        }
+        Ok(())
+    })?;
+    Ok(entry)
+}
+
+/// Parses a constant.
+pub fn tensor<'a>(bytes: &'a [u8], memory: &Memory<'_>) -> Parsed<Tensor<'a>> {
     let mut tensor = Tensor::default();
     fields(bytes, |number, field| {
         match number {
@@ -314,6 +340,7 @@ fn tensor<'a>(bytes: &'a [u8], memory: &Memory<'_>) -> Parsed<Tensor<'a>> {
             8 => tensor.name = field.text(memory)?,
             9 => tensor.raw = Some(field.bytes()?),
             10 => field.doubles(&mut tensor.doubles, memory)?,
+            13 => push(&mut tensor.location, entry(field.bytes()?, memory)?, memory)?,
             14 => tensor.external = field.int()? != 0,
             _ => {}
         }
