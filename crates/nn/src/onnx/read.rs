@@ -22,7 +22,7 @@ use operators::Rule;
 pub use operators::supported_operators;
 
 /// Supported opset versions.
-const OPSETS: std::ops::RangeInclusive<i64> = 7..=26;
+const OPSETS: std::ops::RangeInclusive<i64> = 6..=26;
 /// Maximum rank of a constant or an input.
 const MAX_AXES: usize = 16;
 /// Maximum depth of graphs within attributes, such as the body of a loop within a branch.
@@ -118,7 +118,8 @@ impl Imported {
             )));
         }
         let nodes = all_nodes(&graph);
-        let unknown: BTreeSet<String> = nodes.iter().filter(|node| rule(node).is_none()).map(|n| qualified(n)).collect();
+        let unknown: BTreeSet<String> =
+            nodes.iter().filter(|node| rule(node).is_none()).map(|n| qualified(n)).collect();
         if !unknown.is_empty() {
             return Err(unsupported(format!("operators that are not supported: {}", listed(unknown))));
         }
@@ -154,6 +155,13 @@ impl Imported {
             let message = format!("the network has {} inputs, but {} were passed", self.inputs.len(), inputs.len());
             return Err(Error::mistake(message));
         }
+        for (tensor, input) in inputs.iter().zip(&self.inputs) {
+            if tensor.dtype() != input.dtype {
+                let message =
+                    format!("the input {} holds {}, but {} was passed", input.name, input.dtype, tensor.dtype());
+                return Err(Error::mistake(message).note("cast it with `.cast(DType::…)`"));
+            }
+        }
         let given = inputs.iter().map(|tensor| tensor.clone().into()).collect();
         Ok(self.graph.run(given, None)?.into_iter().map(|value| value.tensor).collect())
     }
@@ -167,7 +175,8 @@ pub fn read_tensor(path: &Path) -> Result<Tensor> {
     let budget = ReadBudget::for_file(path)?;
     let (bytes, memory) = (budget.read_file(path)?, Memory::new(&budget, path, false));
     let value = message::tensor(&bytes, &memory).and_then(|tensor| constant(&tensor, &memory));
-    let value = value.map_err(|why| Error::corrupt(format!("{}: not a readable ONNX tensor: {why}", path.display())))?;
+    let value =
+        value.map_err(|why| Error::corrupt(format!("{}: not a readable ONNX tensor: {why}", path.display())))?;
     Ok(value.tensor)
 }
 

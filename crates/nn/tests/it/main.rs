@@ -20,6 +20,7 @@ mod onnx;
 mod onnx_nodes;
 mod onnx_operators_doc;
 mod onnx_read;
+mod onnx_shapes;
 mod out_of_memory;
 mod precision;
 mod pytorch;

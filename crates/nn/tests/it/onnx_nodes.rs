@@ -3,11 +3,24 @@
 
 use crate::support::onnx_cases::{self, Outcome};
 
-/// Passing cases by the number of cases, which differs between versions of the package. A number may only grow.
-const PASSING: &[(usize, usize)] = &[(1288, 0)];
+/// Passing cases by the number of all cases, which differs between versions of the package. A number may only grow.
+const PASSING: &[(usize, usize)] = &[(1288, 1111), (1653, 1381)];
 
-/// Cases that pass if no version of the package is known, in percent.
-const MIN_PERCENT: usize = 65;
+/// Cases that pass if the version of the package is not known, in percent.
+const MIN_PERCENT: usize = 80;
+
+/// Cases whose expected outputs contradict the specification in some versions of the package.
+const DISPUTED: &[(&str, &str)] = &[
+    ("test_averagepool_3d_dilations_large_count_include_pad_is_1_ceil_mode_is_True", "corrected in 1.20"),
+    ("test_cast_FLOAT_to_BFLOAT16", "truncated instead of rounded; corrected in 1.20"),
+    ("test_castlike_FLOAT_to_BFLOAT16", "as above"),
+    ("test_castlike_FLOAT_to_BFLOAT16_expanded", "as above"),
+    ("test_l2normalization_axis_0", "NaN in 1.20; the specification says 0 if the norm is 0"),
+    ("test_qlinearmatmul_2D_int8_float16", "wraps around; the specification says that it saturates"),
+    ("test_qlinearmatmul_2D_int8_float32", "as above"),
+    ("test_qlinearmatmul_3D_int8_float16", "as above"),
+    ("test_qlinearmatmul_3D_int8_float32", "as above"),
+];
 
 #[test]
 fn node_cases_pass() {
@@ -22,6 +35,7 @@ fn node_cases_pass() {
     let wrong: Vec<String> = cases
         .iter()
         .filter_map(|case| match &case.outcome {
+            Outcome::Wrong(_) if DISPUTED.iter().any(|(name, _)| *name == case.name) => None,
             Outcome::Wrong(why) => Some(format!("{}: {why}", case.name)),
             Outcome::Passed | Outcome::Refused(_) => None,
         })
@@ -30,5 +44,9 @@ fn node_cases_pass() {
     let passed = cases.iter().filter(|case| case.outcome == Outcome::Passed).count();
     let golden = PASSING.iter().find(|(count, _)| *count == cases.len());
     let least = golden.map_or(cases.len() * MIN_PERCENT / 100, |(_, passed)| *passed);
-    assert!(passed >= least, "{passed} of {} cases pass, {least} are expected; run the example onnx_cases", cases.len());
+    assert!(
+        passed >= least,
+        "{passed} of {} cases pass, {least} are expected; run the example onnx_cases",
+        cases.len()
+    );
 }

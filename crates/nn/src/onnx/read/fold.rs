@@ -70,13 +70,16 @@ pub fn integers(operator: &str, o: &Operands<'_>) -> Option<Value> {
             (Array { dims, values }, o.x(1).ok()?.dtype())
         }
         ("Expand", [a, shape]) => {
-            let wanted: Vec<usize> = shape.values.iter().map(|length| usize::try_from(*length).ok()).collect::<Option<_>>()?;
+            let wanted: Vec<usize> =
+                shape.values.iter().map(|length| usize::try_from(*length).ok()).collect::<Option<_>>()?;
             let dims = broadcast(&a.dims, &wanted)?;
             let values = (0..Shape::from(&dims[..]).numel()).map(|at| a.at(at, &dims)).collect();
             (Array { dims, values }, dtype)
         }
         ("Range", [start, limit, step]) => range(start, limit, step).map(|array| (array, dtype))?,
-        ("ReduceProd" | "ReduceSum" | "ReduceMax" | "ReduceMin", [a, ..]) if operands.len() == 1 && a.dims.len() == 1 => {
+        ("ReduceProd" | "ReduceSum" | "ReduceMax" | "ReduceMin", [a, ..])
+            if operands.len() == 1 && a.dims.len() == 1 =>
+        {
             (reduce(operator, a, o.int("keepdims", 1) != 0)?, dtype)
         }
         // These change the shape only, or select elements; the rule of the operator computes their shape.

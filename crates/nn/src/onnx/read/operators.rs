@@ -148,9 +148,24 @@ impl<'a> Operands<'a> {
         Ok(f(self.x(0)?).into())
     }
 
-    /// Applies a function to the first two operands.
+    /// Applies a function to the first two operands, which broadcast.
     fn zip(&self, f: impl FnOnce(&Tensor, &Tensor) -> Tensor) -> Result<Results> {
-        Ok(f(self.x(0)?, self.x(1)?).into())
+        Ok(f(self.x(0)?, &self.second()?).into())
+    }
+
+    /// Returns the second operand. In opset 6 the attribute `axis` says to which axis of the first operand its first axis belongs.
+    fn second(&self) -> Result<Tensor> {
+        let x = self.x(1)?;
+        let Some(axis) = self.attributes.get("axis").filter(|_| self.flag("broadcast", false)) else {
+            return Ok(x.clone());
+        };
+        if self.opset >= 7 {
+            return Err(unsupported("the attribute broadcast after opset 6"));
+        }
+        let (rank, own) = (self.dims(0)?.len(), self.dims(1)?);
+        let after = rank.checked_sub(axis_of(axis.int, rank)? + own.len());
+        let after = after.ok_or_else(|| Error::corrupt("the second operand has more axes than the first"))?;
+        Ok(shaped(x, &[own, vec![1; after]].concat()))
     }
 
     /// Returns an integer attribute.

@@ -29,7 +29,7 @@ pub const OPERATORS: &[Operator] = &[
     ("LeakyRelu", &["alpha"], |o| o.map(|x| x.leaky_relu(o.float("alpha", f64::from(0.01f32))))),
     ("LogSoftmax", &["axis"], |o| over_axis(o, Tensor::log_softmax)),
     ("Mish", &[], |o| o.map(Tensor::mish)),
-    ("PRelu", &[], |o| o.zip(|x, slope| x.where_self(&x.ge(x.zeros_like()), x * slope))),
+    ("PRelu", &[], prelu),
     ("Relu", &[], |o| o.map(|x| x.maximum(x.zeros_like()))),
     ("Selu", &["alpha", "gamma"], |o| {
         let [alpha, gamma] = [o.float("alpha", SELU_ALPHA), o.float("gamma", SELU_GAMMA)];
@@ -47,15 +47,21 @@ pub const OPERATORS: &[Operator] = &[
     ("Softplus", &[], |o| o.map(Tensor::softplus)),
     ("Softsign", &[], |o| o.map(Tensor::softsign)),
     ("Swish", &["alpha"], |o| o.map(|x| x * (x * o.float("alpha", 1.0)).sigmoid())),
-    ("ThresholdedRelu", &["alpha"], |o| {
-        o.map(|x| x.where_self(&x.gt(o.float("alpha", 1.0)), x.zeros_like()))
-    }),
+    ("ThresholdedRelu", &["alpha"], |o| o.map(|x| x.where_self(&x.gt(o.float("alpha", 1.0)), x.zeros_like()))),
 ];
 
 /// Returns x where it is positive, and alpha · (exp(x) − 1) elsewhere.
 fn elu(x: &Tensor, alpha: f64) -> Tensor {
     let below = x.elu();
     if alpha == 1.0 { below } else { x.where_self(&x.gt(&x.zeros_like()), &(below * alpha)) }
+}
+
+/// Multiplies negative elements by a slope. In opset 6 a vector of slopes has one for each channel.
+fn prelu(o: &Operands<'_>) -> Result<Results> {
+    let (x, slope) = (o.x(0)?, o.x(1)?);
+    let of_channels = o.opset < 7 && slope.shape()?.ndim() == 1 && slope.numel()? > 1;
+    let slope = if of_channels { slope.unsqueeze_like_channels(x) } else { slope.clone() };
+    Ok(x.where_self(&x.ge(x.zeros_like()), x * slope).into())
 }
 
 /// Returns alpha · x + beta, clipped to 0 … 1.

@@ -2,6 +2,7 @@
 
 use panoply_tensor::{DType, Error, Result, Tensor};
 
+use super::shape::{Padding, padded};
 use super::{Operands, Operator, Results, scalar, unsupported};
 
 /// Name, attributes and rule of each operator.
@@ -28,12 +29,6 @@ fn heads(x: &Tensor, count: i64) -> Result<Tensor> {
 
 /// Operands: query, key, value, mask, earlier keys and values.
 fn attention(o: &Operands<'_>) -> Result<Results> {
-    if o.uses(3) && o.int("qk_matmul_output_mode", 0) != 0 {
-        return Err(unsupported("qk_matmul_output_mode other than 0"));
-    }
-    if o.optional(6).is_some() {
-        return Err(unsupported("nonpad_kv_seqlen"));
-    }
     let is_3d = o.dims(0)?.len() == 3;
     let query = heads(o.x(0)?, o.int("q_num_heads", 0))?;
     let [key, value] = [1, 2].map(|n| heads(o.x(n)?, o.int("kv_num_heads", 0)));
@@ -43,37 +38,58 @@ fn attention(o: &Operands<'_>) -> Result<Results> {
     };
     let (key, value) = (with_past(4, key?), with_past(5, value?));
     let [batch, count, queries, size] = query.dims::<4>()?;
-    let [_, kv_count, keys, _] = key.dims::<4>()?;
+    let kv_count = key.dims::<4>()?[1];
     if kv_count == 0 || !count.is_multiple_of(kv_count) {
         return Err(Error::corrupt(format!("{count} heads of queries do not fit {kv_count} of keys")));
     }
     let repeated = |x: &Tensor| x.repeat_interleave(count / kv_count, 1);
     let scale = o.float("scale", 1.0 / (size as f64).sqrt());
+    if scale < 0.0 {
+        return Err(unsupported("a negative scale"));
+    }
     let root = scale.sqrt();
     let mut scores = (&query * root).matmul(&(repeated(&key) * root).t());
     let products = scores.clone();
+    scores = masked(o, scores)?;
+    let biased = scores.clone();
+    // The specification applies the cap after the mask.
     let softcap = o.float("softcap", 0.0);
     if softcap > 0.0 {
         scores = (scores / softcap).tanh() * softcap;
     }
+    let wide = o.dtype("softmax_precision")?.unwrap_or(scores.dtype());
+    let probabilities = scores.cast(wide).softmax(-1).cast(value.dtype());
+    let stages = [products, biased, scores, probabilities.clone()];
+    let y = probabilities.matmul(&repeated(&value));
+    let width = y.shape()?.dims()[3];
+    let y = if is_3d { y.permute([0, 2, 1, 3]).reshape([batch, queries, count * width]) } else { y };
+    let stage = usize::try_from(o.int("qk_matmul_output_mode", 0)).ok().and_then(|mode| stages.get(mode).cloned());
+    let stage = stage.ok_or_else(|| Error::corrupt("qk_matmul_output_mode is not 0, 1, 2 or 3"))?;
+    Ok([y, key, value, stage].into())
+}
+
+/// Applies the causal mask, the numbers of valid keys and the mask operand to scores `[batch, heads, queries, keys]`.
+fn masked(o: &Operands<'_>, mut scores: Tensor) -> Result<Tensor> {
+    let [_, _, queries, keys] = scores.dims::<4>()?;
     let low = scalar(f64::NEG_INFINITY, scores.dtype());
     if o.flag("is_causal", false) {
         let offset = o.optional(4).map_or(Ok(0), |past| past.dims::<4>().map(|dims| dims[2]))?;
         let allowed = (Tensor::arange(queries).unsqueeze(1) + offset).ge(Tensor::arange(keys).unsqueeze(0));
         scores = scores.where_self(&allowed, &low);
     }
-    if let Some(mask) = o.optional(3) {
-        let missing = keys.saturating_sub(mask.shape()?.dims().last().copied().unwrap_or(0));
-        if missing > 0 {
-            return Err(unsupported("a mask that is shorter than the keys"));
+    if let Some(valid) = o.optional(6) {
+        if o.flag("is_causal", false) {
+            return Err(unsupported("nonpad_kv_seqlen with is_causal"));
         }
-        scores = if mask.dtype() == DType::Bool { scores.where_self(mask, &low) } else { scores + mask };
+        let inside = valid.cast(DType::I64).reshape([-1, 1, 1, 1]).gt(Tensor::arange(keys).cast(DType::I64));
+        scores = scores.where_self(&inside, &low);
     }
-    let wide = o.dtype("softmax_precision")?.unwrap_or(scores.dtype());
-    let y = scores.cast(wide).softmax(-1).cast(value.dtype()).matmul(&repeated(&value));
-    let width = y.shape()?.dims()[3];
-    let y = if is_3d { y.permute([0, 2, 1, 3]).reshape([batch, queries, count * width]) } else { y };
-    Ok([y, key, value, products].into())
+    let Some(mask) = o.optional(3) else { return Ok(scores) };
+    let axis = mask.shape()?.ndim().saturating_sub(1);
+    let missing = keys.saturating_sub(mask.shape()?.dims().last().copied().unwrap_or(0)) as i64;
+    let none = if mask.dtype() == DType::Bool { scalar(0.0, DType::Bool) } else { low.clone() };
+    let mask = padded(mask, axis, (0, missing), &Padding::Constant(none))?;
+    Ok(if mask.dtype() == DType::Bool { scores.where_self(&mask, &low) } else { scores + mask })
 }
 
 /// Rotates pairs of elements by the angle of their position. Operands: x, cosines, sines, positions.

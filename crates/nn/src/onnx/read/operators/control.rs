@@ -19,7 +19,14 @@ pub const OPERATORS: &[Operator] = &[
     ("Loop", &["body"], run_loop),
     (
         "Scan",
-        &["body", "num_scan_inputs", "scan_input_axes", "scan_input_directions", "scan_output_axes", "scan_output_directions"],
+        &[
+            "body",
+            "num_scan_inputs",
+            "scan_input_axes",
+            "scan_input_directions",
+            "scan_output_axes",
+            "scan_output_directions",
+        ],
         scan,
     ),
 ];
@@ -53,10 +60,8 @@ fn run_loop(o: &Operands<'_>) -> Result<Results> {
         if round >= MAX_ROUNDS {
             return Err(Error::unsupported(format!("a loop of more than {MAX_ROUNDS} rounds is not supported")));
         }
-        let mut inputs = vec![
-            Value::from_integers(&[round], &[], DType::I64),
-            Value::from_integers(&[1], &[], DType::Bool),
-        ];
+        let mut inputs =
+            vec![Value::from_integers(&[round], &[], DType::I64), Value::from_integers(&[1], &[], DType::Bool)];
         inputs.append(&mut carried);
         let mut outputs = body.run(inputs, Some(o.scope))?.into_iter();
         let condition = outputs.next().ok_or_else(|| Error::corrupt("the body of a loop has no condition"))?;
@@ -64,7 +69,7 @@ fn run_loop(o: &Operands<'_>) -> Result<Results> {
             Some(ints) => ints.first() != Some(&0),
             None => condition.tensor.reshape(()).item::<bool>()?,
         };
-        carried = outputs.by_ref().take(o.values.len() - 2).collect();
+        carried = outputs.by_ref().take(o.values.len().saturating_sub(2)).collect();
         collect(&mut collected, outputs.collect());
         round += 1;
     }
@@ -72,7 +77,9 @@ fn run_loop(o: &Operands<'_>) -> Result<Results> {
     for (at, rows) in collected.iter().enumerate() {
         // Without a round, the shape of the rows is unknown.
         if rows.is_empty() && o.uses(all.len()) {
-            return Err(Error::unsupported(format!("the stacked result {at} of a loop without rounds is not supported")));
+            return Err(Error::unsupported(format!(
+                "the stacked result {at} of a loop without rounds is not supported"
+            )));
         }
         all.push((!rows.is_empty()).then(|| Tensor::stack(rows, 0).into()));
     }

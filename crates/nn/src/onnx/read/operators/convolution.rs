@@ -30,6 +30,9 @@ pub const OPERATORS: &[Operator] = &[
     ),
 ];
 
+/// Maximum size, stride, dilation and padding of windows.
+const MAX_WINDOW: usize = 1 << 24;
+
 /// Sizes, strides, dilations and padding of windows over the last axes.
 pub struct Geometry {
     /// Size of a window along each axis.
@@ -53,12 +56,17 @@ impl Geometry {
             None => Ok(vec![1; n]),
         };
         let (strides, dilations) = (list("strides")?, list("dilations")?);
-        let is_valid = |list: &[usize]| list.len() == n && list.iter().all(|value| (1..=1 << 31).contains(value));
-        if inputs.len() != n || ![sizes, &strides, &dilations].iter().all(|list| is_valid(list)) {
+        let is_valid = |list: &[usize]| list.len() == n && list.iter().all(|value| (1..=MAX_WINDOW).contains(value));
+        if n == 0 || inputs.len() != n || ![sizes, &strides, &dilations].iter().all(|list| is_valid(list)) {
             return Err(Error::corrupt("sizes, strides and dilations must be positive, one for each spatial axis"));
         }
-        let mut geometry = Geometry { sizes: sizes.to_vec(), strides, dilations, pads: Vec::new(), overhang: vec![0; n] };
+        let mut geometry =
+            Geometry { sizes: sizes.to_vec(), strides, dilations, pads: Vec::new(), overhang: vec![0; n] };
         geometry.pads = geometry.padding(o, inputs)?;
+        let is_wide = |width: &i64| width.unsigned_abs() > MAX_WINDOW as u64;
+        if geometry.pads.iter().any(|(before, after)| is_wide(before) || is_wide(after)) {
+            return Err(Error::corrupt("the padding is too wide"));
+        }
         if o.flag("ceil_mode", false) {
             geometry.overhang = (0..n).map(|at| geometry.overhang_along(at, inputs[at])).collect();
         }
@@ -172,9 +180,15 @@ fn conv_transpose(o: &Operands<'_>) -> Result<Results> {
     let mode = o.text("auto_pad", "NOTSET");
     let wanted = match (o.list("output_shape"), mode) {
         (Some(shape), _) => Some(shape[shape.len().saturating_sub(n)..].to_vec()),
-        (None, "SAME_UPPER" | "SAME_LOWER") => Some((0..n).map(|at| (inputs[at] * geometry.strides[at]) as i64).collect()),
+        (None, "SAME_UPPER" | "SAME_LOWER") => {
+            Some((0..n).map(|at| (inputs[at] * geometry.strides[at]) as i64).collect())
+        }
         _ => None,
     };
+    let is_wide = |length: &i64| length.unsigned_abs() > 1 << 40;
+    if extra.iter().chain(wanted.iter().flatten()).any(is_wide) {
+        return Err(Error::corrupt("output_padding or output_shape is too large"));
+    }
     if extra.len() != n || wanted.as_ref().is_some_and(|shape| shape.len() != n) {
         return Err(Error::corrupt("output_padding and output_shape must have a number for each spatial axis"));
     }
@@ -210,7 +224,13 @@ fn col2im(o: &Operands<'_>) -> Result<Results> {
     let geometry = Geometry::new(o, &block, &image)?;
     let [batch, rows, columns] = o.x(0)?.dims::<3>()?;
     let elements = super::numel(&block)?;
-    let whole: Vec<usize> = (0..image.len()).map(|at| image[at] + (geometry.pads[at].0 + geometry.pads[at].1) as usize).collect();
+    if geometry.pads.iter().any(|(before, after)| *before < 0 || *after < 0)
+        || image.iter().any(|length| *length > 1 << 31)
+    {
+        return Err(Error::corrupt("the image is too large, or its padding is negative"));
+    }
+    let whole: Vec<usize> =
+        (0..image.len()).map(|at| image[at] + (geometry.pads[at].0 + geometry.pads[at].1) as usize).collect();
     let counts: Vec<usize> = (0..image.len())
         .map(|at| ((whole[at] as i64 - geometry.span(at)).max(-1) / geometry.strides[at] as i64 + 1) as usize)
         .collect();

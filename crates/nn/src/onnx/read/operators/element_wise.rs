@@ -4,13 +4,16 @@ use panoply_tensor::{DType, Error, Result, Tensor};
 
 use super::{Operands, Operator, Results, scalar, unsupported};
 
+/// Attributes of operators with two operands in opset 6.
+const BROADCAST: &[&str] = &["axis", "broadcast"];
+
 /// Name, attributes and rule of each operator.
 pub const OPERATORS: &[Operator] = &[
     ("Abs", &[], |o| o.map(|x| if is_unsigned(x.dtype()) { x.clone() } else { x.abs() })),
     ("Acos", &[], |o| o.map(Tensor::acos)),
     ("Acosh", &[], |o| o.map(Tensor::acosh)),
-    ("Add", &[], |o| o.zip(|a, b| a + b)),
-    ("And", &[], |o| o.zip(|a, b| a & b)),
+    ("Add", BROADCAST, |o| o.zip(|a, b| a + b)),
+    ("And", BROADCAST, |o| o.zip(|a, b| a & b)),
     ("Asin", &[], |o| o.map(Tensor::asin)),
     ("Asinh", &[], |o| o.map(Tensor::asinh)),
     ("Atan", &[], |o| o.map(Tensor::atan)),
@@ -24,16 +27,16 @@ pub const OPERATORS: &[Operator] = &[
     ("Clip", &["max", "min"], clip),
     ("Cos", &[], |o| o.map(Tensor::cos)),
     ("Cosh", &[], |o| o.map(Tensor::cosh)),
-    ("Div", &[], |o| o.zip(|a, b| a / b)),
-    ("Equal", &[], |o| o.zip(|a, b| a.eq(b))),
+    ("Div", BROADCAST, |o| o.zip(|a, b| a / b)),
+    ("Equal", BROADCAST, |o| o.zip(|a, b| a.eq(b))),
     ("Erf", &[], |o| o.map(Tensor::erf)),
     ("Exp", &[], |o| o.map(Tensor::exp)),
     ("Floor", &[], |o| o.map(Tensor::floor)),
-    ("Greater", &[], |o| o.zip(|a, b| a.gt(b))),
+    ("Greater", BROADCAST, |o| o.zip(|a, b| a.gt(b))),
     ("GreaterOrEqual", &[], |o| o.zip(|a, b| a.ge(b))),
     ("IsInf", &["detect_negative", "detect_positive"], is_inf),
     ("IsNaN", &[], |o| o.map(Tensor::is_nan)),
-    ("Less", &[], |o| o.zip(|a, b| a.lt(b))),
+    ("Less", BROADCAST, |o| o.zip(|a, b| a.lt(b))),
     ("LessOrEqual", &[], |o| o.zip(|a, b| a.le(b))),
     ("Log", &[], |o| o.map(Tensor::log)),
     ("Max", &[], |o| combine(o, |a, b| a.maximum(b))),
@@ -46,23 +49,23 @@ pub const OPERATORS: &[Operator] = &[
         let is_c = o.flag("fmod", false);
         o.zip(|a, b| if is_c { a % b } else { a.remainder(b) })
     }),
-    ("Mul", &[], |o| o.zip(|a, b| a * b)),
+    ("Mul", BROADCAST, |o| o.zip(|a, b| a * b)),
     ("Neg", &[], |o| o.map(|x| -x)),
     ("Not", &[], |o| o.map(Tensor::bitwise_not)),
-    ("Or", &[], |o| o.zip(|a, b| a | b)),
-    ("Pow", &[], |o| o.zip(pow)),
+    ("Or", BROADCAST, |o| o.zip(|a, b| a | b)),
+    ("Pow", BROADCAST, |o| o.zip(pow)),
     ("Reciprocal", &[], |o| o.map(Tensor::reciprocal)),
     ("Round", &[], |o| o.map(Tensor::round)),
     ("Sign", &[], |o| o.map(sign)),
     ("Sin", &[], |o| o.map(Tensor::sin)),
     ("Sinh", &[], |o| o.map(Tensor::sinh)),
     ("Sqrt", &[], |o| o.map(Tensor::sqrt)),
-    ("Sub", &[], |o| o.zip(|a, b| a - b)),
+    ("Sub", BROADCAST, |o| o.zip(|a, b| a - b)),
     ("Sum", &[], |o| combine(o, |a, b| a + b)),
     ("Tan", &[], |o| o.map(Tensor::tan)),
     ("Tanh", &[], |o| o.map(Tensor::tanh)),
     ("Where", &[], |o| Ok(o.x(1)?.where_self(o.x(0)?, o.x(2)?).into())),
-    ("Xor", &[], |o| o.zip(|a, b| a ^ b)),
+    ("Xor", BROADCAST, |o| o.zip(|a, b| a ^ b)),
 ];
 
 fn is_unsigned(dtype: DType) -> bool {

@@ -50,7 +50,8 @@ fn components(positions: &Tensor, lengths: &[usize]) -> Result<Vec<Tensor>> {
 /// Returns the number of components of the index vectors (operand 1) after `batch` axes.
 fn depth(o: &Operands<'_>, batch: usize) -> Result<usize> {
     let (dims, wanted) = (o.dims(0)?, o.dims(1)?);
-    let depth = wanted.last().copied().filter(|depth| *depth > 0 && batch + depth <= dims.len() && batch < wanted.len());
+    let depth =
+        wanted.last().copied().filter(|depth| *depth > 0 && batch + depth <= dims.len() && batch < wanted.len());
     depth.ok_or_else(|| Error::corrupt(format!("index vectors {wanted:?} do not fit the data {dims:?}")))
 }
 
@@ -80,7 +81,8 @@ fn one_hot(o: &Operands<'_>) -> Result<Results> {
 /// Reverses the first elements of each sequence, as many as operand 1 says.
 fn reverse_sequence(o: &Operands<'_>) -> Result<Results> {
     let dims = o.dims(0)?;
-    let [time, batch] = [("time_axis", 0), ("batch_axis", 1)].map(|(name, value)| axis_of(o.int(name, value), dims.len()));
+    let [time, batch] =
+        [("time_axis", 0), ("batch_axis", 1)].map(|(name, value)| axis_of(o.int(name, value), dims.len()));
     let (time, batch) = (time?, batch?);
     let at = along_axis(&Tensor::arange(dims[time]).cast(DType::I64), time, dims.len());
     let valid = along_axis(&o.x(1)?.cast(DType::I64), batch, dims.len());
@@ -90,7 +92,8 @@ fn reverse_sequence(o: &Operands<'_>) -> Result<Results> {
 
 /// Combines `values` with the elements of a vector or with the rows of a matrix at positions.
 fn scatter(x: &Tensor, positions: &Tensor, values: &Tensor, reduction: &str) -> Result<Tensor> {
-    let put = |x: &Tensor, positions: &Tensor, values: &Tensor| x.index_put(&[positions], values, ScatterReduce::Assign);
+    let put =
+        |x: &Tensor, positions: &Tensor, values: &Tensor| x.index_put(&[positions], values, ScatterReduce::Assign);
     let combine: fn(&Tensor, &Tensor) -> Tensor = match reduction {
         "none" => return Ok(put(x, positions, values)),
         "add" => return Ok(x.index_put(&[positions], values, ScatterReduce::Add)),
@@ -100,7 +103,8 @@ fn scatter(x: &Tensor, positions: &Tensor, values: &Tensor, reduction: &str) -> 
         other => return Err(Error::corrupt(format!("the reduction `{other}` is unknown"))),
     };
     let read = positions.cast(DType::I64).to_vec::<i64>();
-    let places = read.map_err(|error| unsupported("a reduction at positions that depend on the inputs").note(error.message()))?;
+    let places =
+        read.map_err(|error| unsupported("a reduction at positions that depend on the inputs").note(error.message()))?;
     // In each round every position occurs once at most.
     let mut rounds: Vec<Vec<usize>> = Vec::new();
     let mut seen = std::collections::BTreeMap::new();

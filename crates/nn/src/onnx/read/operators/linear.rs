@@ -11,7 +11,7 @@ pub const OPERATORS: &[Operator] = &[
         let equation: String = o.text("equation", "").chars().filter(|letter| !letter.is_whitespace()).collect();
         Ok(Tensor::einsum(&equation, &o.all()?).into())
     }),
-    ("Gemm", &["alpha", "beta", "transA", "transB"], gemm),
+    ("Gemm", &["alpha", "beta", "broadcast", "transA", "transB"], gemm),
     ("MatMul", &[], |o| o.zip(|a, b| a.matmul(b))),
     ("MatMulInteger", &[], |o| {
         let left = without_zero_point(o.x(0)?, o.optional(2), Side::Row)?;
@@ -20,7 +20,9 @@ pub const OPERATORS: &[Operator] = &[
 ];
 
 fn gemm(o: &Operands<'_>) -> Result<Results> {
-    let turned = |n: usize, name: &str| Ok::<_, panoply_tensor::Error>(if o.flag(name, false) { o.x(n)?.t() } else { o.x(n)?.clone() });
+    let turned = |n: usize, name: &str| {
+        Ok::<_, panoply_tensor::Error>(if o.flag(name, false) { o.x(n)?.t() } else { o.x(n)?.clone() })
+    };
     let scaled = |x: Tensor, by: f64| if by == 1.0 { x } else { x * by };
     let product = scaled(turned(0, "transA")?.matmul(&turned(1, "transB")?), o.float("alpha", 1.0));
     Ok(match o.optional(2) {

@@ -6,11 +6,11 @@ use super::{Operands, Operator, Results, axes_of, in_f32, unsupported};
 
 /// Name, attributes and rule of each operator.
 pub const OPERATORS: &[Operator] = &[
-    ("BatchNormalization", &["epsilon", "momentum", "spatial", "training_mode"], |o| {
+    ("BatchNormalization", &["epsilon", "is_test", "momentum", "spatial", "training_mode"], |o| {
         if o.int("spatial", 1) != 1 {
             return Err(unsupported("statistics of each element (spatial = 0)"));
         }
-        if o.flag("training_mode", false) {
+        if o.flag("training_mode", false) || is_early_training(o) {
             return Err(Error::unsupported("the training mode is not supported; export the model in evaluation mode"));
         }
         let (x, dtype) = (o.x(0)?, o.x(0)?.dtype());
@@ -18,7 +18,7 @@ pub const OPERATORS: &[Operator] = &[
         let normal = x.batch_norm(&mean?, &variance?, epsilon(o));
         Ok((normal * scale?.unsqueeze_like_channels(x) + bias?.unsqueeze_like_channels(x)).into())
     }),
-    ("Dropout", &["ratio", "seed"], dropout),
+    ("Dropout", &["is_test", "ratio", "seed"], dropout),
     ("GroupNormalization", &["epsilon", "num_groups", "stash_type"], group_normalization),
     ("InstanceNormalization", &["epsilon"], |o| {
         let (x, channels) = (o.x(0)?, o.dims(0)?.get(1).copied().unwrap_or(0));
@@ -57,6 +57,11 @@ fn epsilon(o: &Operands<'_>) -> f64 {
     o.float("epsilon", f64::from(1e-5f32))
 }
 
+/// Returns true for opset 6, if the attribute that selects the evaluation mode is not set.
+fn is_early_training(o: &Operands<'_>) -> bool {
+    o.opset < 7 && !o.flag("is_test", false)
+}
+
 /// Returns the axes from `axis` on.
 fn trailing_axes(o: &Operands<'_>) -> Result<Vec<isize>> {
     Ok((o.axis(-1)? as isize..o.dims(0)?.len() as isize).collect())
@@ -66,7 +71,7 @@ fn trailing_axes(o: &Operands<'_>) -> Result<Vec<isize>> {
 fn dropout(o: &Operands<'_>) -> Result<Results> {
     let is_training = o.optional(2).is_some() && o.numbers(2)? != [0];
     let keeps_all = o.optional(1).is_some() && o.reals(1)? == [0.0];
-    if is_training && !keeps_all {
+    if (is_training && !keeps_all) || is_early_training(o) {
         return Err(Error::unsupported("the training mode is not supported; export the model in evaluation mode"));
     }
     let mask = Tensor::full(o.dims(0)?, true);
@@ -77,7 +82,8 @@ fn group_normalization(o: &Operands<'_>) -> Result<Results> {
     let (x, dims, count) = (o.x(0)?, o.dims(0)?, o.int("num_groups", 0));
     let channels = dims.get(1).copied().unwrap_or(0);
     let groups = usize::try_from(count).ok().filter(|groups| *groups > 0 && channels.is_multiple_of(*groups));
-    let groups = groups.ok_or_else(|| Error::corrupt(format!("{channels} channels are not divisible into {count} groups")))?;
+    let groups =
+        groups.ok_or_else(|| Error::corrupt(format!("{channels} channels are not divisible into {count} groups")))?;
     // Before opset 21, scale and bias have a number for each group.
     let of_channel = |n: usize| {
         let vector = o.x(n)?;
@@ -103,7 +109,8 @@ fn layer_normalization(o: &Operands<'_>) -> Result<Results> {
 /// Divides by a power of the sum of squares over neighboring channels.
 fn local_response_normalization(o: &Operands<'_>) -> Result<Results> {
     let (x, dims, size) = (o.x(0)?, o.dims(0)?, o.int("size", 0));
-    let (Some(channels), Some(size)) = (dims.get(1), usize::try_from(size).ok().filter(|size| (1..=1 << 16).contains(size)))
+    let (Some(channels), Some(size)) =
+        (dims.get(1), usize::try_from(size).ok().filter(|size| (1..=1 << 16).contains(size)))
     else {
         return Err(Error::corrupt(format!("{size} channels of {dims:?} cannot be normalized together")));
     };
@@ -111,6 +118,7 @@ fn local_response_normalization(o: &Operands<'_>) -> Result<Results> {
     widths[1] = ((size - 1) / 2, size / 2);
     let squares = x.square().pad(&widths);
     let sums = (1..size).fold(squares.narrow(1, 0, *channels), |sum, at| sum + squares.narrow(1, at, *channels));
-    let [alpha, beta, bias] = [("alpha", 1e-4f32), ("beta", 0.75), ("bias", 1.0)].map(|(name, value)| o.float(name, value.into()));
+    let [alpha, beta, bias] =
+        [("alpha", 1e-4f32), ("beta", 0.75), ("bias", 1.0)].map(|(name, value)| o.float(name, value.into()));
     Ok((x / (sums * (alpha / size as f64) + bias).pow(beta)).into())
 }

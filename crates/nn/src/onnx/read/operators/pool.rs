@@ -21,11 +21,7 @@ pub const OPERATORS: &[Operator] = &[
     }),
     ("GlobalMaxPool", &[], |o| over_spatial(o, |x, axes| x.max(KeepDim(axes)))),
     ("LpPool", &["auto_pad", "ceil_mode", "dilations", "kernel_shape", "p", "pads", "strides"], lp_pool),
-    (
-        "MaxPool",
-        &["auto_pad", "ceil_mode", "dilations", "kernel_shape", "pads", "storage_order", "strides"],
-        max_pool,
-    ),
+    ("MaxPool", &["auto_pad", "ceil_mode", "dilations", "kernel_shape", "pads", "storage_order", "strides"], max_pool),
     ("MaxUnpool", &["kernel_shape", "pads", "strides"], max_unpool),
 ];
 
@@ -92,7 +88,8 @@ fn max_pool(o: &Operands<'_>) -> Result<Results> {
     let values = columns.take_along_dim(&best, -1).squeeze(-1isize);
     let none = scalar(0.0, DType::I64);
     let places = geometry.pad(&positions(&o.dims(0)?, o.flag("storage_order", false))?, &none, &none)?;
-    let indices = for_axes!(n, windows(&places, &geometry))?.take_along_dim(&best.cast(DType::I64), -1).squeeze(-1isize);
+    let indices =
+        for_axes!(n, windows(&places, &geometry))?.take_along_dim(&best.cast(DType::I64), -1).squeeze(-1isize);
     Ok([values, indices].into())
 }
 
@@ -114,7 +111,8 @@ fn max_unpool(o: &Operands<'_>) -> Result<Results> {
     let (dims, geometry) = (o.dims(0)?, geometry(o)?);
     let length = |at: usize| {
         let (before, after) = geometry.pads[at];
-        let length = (dims[at + 2] as i64 - 1) * geometry.strides[at] as i64 + geometry.sizes[at] as i64 - before - after;
+        let length =
+            (dims[at + 2] as i64 - 1) * geometry.strides[at] as i64 + geometry.sizes[at] as i64 - before - after;
         usize::try_from(length).map_err(|_| Error::corrupt("the padding is larger than the output"))
     };
     let spatial = (0..geometry.sizes.len()).map(length).collect::<Result<Vec<usize>>>()?;

@@ -10,11 +10,7 @@ use super::{Operands, Operator, Results, along_axis, axis_of, convolution, scala
 pub const OPERATORS: &[Operator] = &[
     ("DequantizeLinear", &["axis", "block_size", "output_dtype"], dequantize),
     ("DynamicQuantizeLinear", &[], dynamic_quantize),
-    (
-        "QLinearConv",
-        &["auto_pad", "dilations", "group", "kernel_shape", "pads", "strides"],
-        qlinear_conv,
-    ),
+    ("QLinearConv", &["auto_pad", "dilations", "group", "kernel_shape", "pads", "strides"], qlinear_conv),
     ("QLinearMatMul", &[], qlinear_matmul),
     ("QuantizeLinear", &["axis", "block_size", "output_dtype", "precision", "saturate"], quantize),
 ];
@@ -39,7 +35,9 @@ fn beside(o: &Operands<'_>, vector: &Tensor) -> Result<Tensor> {
     let block = usize::try_from(o.int("block_size", 0)).map_err(|_| Error::corrupt("the block size is negative"))?;
     match own.len() {
         1 if dims.len() != 1 || block == 0 => Ok(along_axis(vector, axis, dims.len())),
-        rank if rank == dims.len() && block > 0 => Ok(vector.repeat_interleave(block, axis as isize).narrow(axis as isize, 0, dims[axis])),
+        rank if rank == dims.len() && block > 0 => {
+            Ok(vector.repeat_interleave(block, axis as isize).narrow(axis as isize, 0, dims[axis]))
+        }
         _ => Err(Error::corrupt(format!("scales of shape {own:?} do not fit the input {dims:?}"))),
     }
 }

@@ -6,8 +6,17 @@ use super::activation::by_name;
 use super::{Operands, Operator, Results, scalar, unsupported};
 
 /// Attributes of all recurrent operators.
-const ATTRIBUTES: &[&str] =
-    &["activation_alpha", "activation_beta", "activations", "clip", "direction", "hidden_size", "input_forget", "layout", "linear_before_reset"];
+const ATTRIBUTES: &[&str] = &[
+    "activation_alpha",
+    "activation_beta",
+    "activations",
+    "clip",
+    "direction",
+    "hidden_size",
+    "input_forget",
+    "layout",
+    "linear_before_reset",
+];
 
 /// Name, attributes and rule of each operator.
 pub const OPERATORS: &[Operator] = &[
@@ -114,7 +123,8 @@ fn direction<'a>(o: &'a Operands<'a>, cell: &Cell, n: usize) -> Result<Direction
     let [_, hidden] = pick(o.x(2)?).dims::<2>()?;
     let width = hidden.saturating_mul(cell.gates);
     let bias = o.optional(3).map_or_else(|| Tensor::zeros([2 * width], o.x(0).map_or(DType::F32, Tensor::dtype)), pick);
-    let peepholes = o.optional(7).filter(|_| cell.gates == 4).map(|all| [0, 1, 2].map(|n| pick(all).narrow(0, n * hidden, hidden)));
+    let peepholes =
+        o.optional(7).filter(|_| cell.gates == 4).map(|all| [0, 1, 2].map(|n| pick(all).narrow(0, n * hidden, hidden)));
     Ok(Direction {
         weight: pick(o.x(1)?).t(),
         recurrence: pick(o.x(2)?).t(),
@@ -136,6 +146,9 @@ fn run(o: &Operands<'_>, cell: &Cell) -> Result<Results> {
     let turned = |x: &Tensor| if is_batch_first { x.transpose(0, 1) } else { x.clone() };
     let x = turned(o.x(0)?);
     let [steps, batch, _] = x.dims::<3>()?;
+    if steps == 0 {
+        return Err(unsupported("a sequence without steps"));
+    }
     let reversed = match o.text("direction", "forward") {
         "forward" => vec![false],
         "reverse" => vec![true],
@@ -158,7 +171,9 @@ fn run(o: &Operands<'_>, cell: &Cell) -> Result<Results> {
             next.hidden.check()?;
             // Beyond the end of a sequence the state stays, and the output is zero.
             let inside = valid.as_ref().map(|valid| valid.gt(at));
-            let kept = |new: &Tensor, old: &Tensor| inside.as_ref().map_or_else(|| new.clone(), |inside| new.where_self(inside, old));
+            let kept = |new: &Tensor, old: &Tensor| {
+                inside.as_ref().map_or_else(|| new.clone(), |inside| new.where_self(inside, old))
+            };
             hidden[at] = kept(&next.hidden, &next.hidden.zeros_like());
             let old_cell = state.cell.clone();
             state = State {

@@ -42,11 +42,24 @@ fn resizings(o: &Operands<'_>) -> Result<Vec<(usize, Resizing)>> {
     let at = if is_early { 1 } else { 2 };
     let scales = match o.attributes.get("scales") {
         Some(attribute) => Some(attribute.floats.iter().map(|scale| f64::from(*scale)).collect()),
-        None => if given(at) { Some(o.reals(at)?) } else { None },
+        None => {
+            if given(at) {
+                Some(o.reals(at)?)
+            } else {
+                None
+            }
+        }
     };
     let sizes = if given(3) { Some(lengths(&o.numbers(3)?)?) } else { None };
-    let region = if !is_early && given(1) { o.reals(1)? } else { [vec![0.0; axes.len()], vec![1.0; axes.len()]].concat() };
-    let fits = [scales.as_ref().map(Vec::len), sizes.as_ref().map(Vec::len)].iter().flatten().all(|count| *count == axes.len());
+    let region =
+        if !is_early && given(1) { o.reals(1)? } else { [vec![0.0; axes.len()], vec![1.0; axes.len()]].concat() };
+    let fits = [scales.as_ref().map(Vec::len), sizes.as_ref().map(Vec::len)]
+        .iter()
+        .flatten()
+        .all(|count| *count == axes.len());
+    if o.flag("antialias", false) && o.text("coordinate_transformation_mode", "") == "tf_crop_and_resize" {
+        return Err(unsupported("antialias of a cropped region"));
+    }
     if !fits || region.len() != 2 * axes.len() || (scales.is_none() && sizes.is_none()) {
         return Err(Error::corrupt("scales or sizes must have a number for each resized axis"));
     }
@@ -170,11 +183,12 @@ fn resize_axis(o: &Operands<'_>, x: &Tensor, axis: usize, r: &Resizing) -> Resul
             x.index_select(axis, &Tensor::from_indices(&chosen))
         }
         "linear" | "cubic" | "bilinear" => {
-            super::numel(&[r.new, r.old]).and_then(|count| match count <= 1 << 28 {
+            super::numel(&[r.new, r.old]).and_then(|count| match count <= 1 << 26 {
                 true => Ok(()),
                 false => Err(unsupported(format!("interpolation of {} to {} elements", r.old, r.new))),
             })?;
-            let matrix: Vec<f32> = places.iter().flat_map(|at| weights(o, *at, r)).map(|weight| weight as f32).collect();
+            let matrix: Vec<f32> =
+                places.iter().flat_map(|at| weights(o, *at, r)).map(|weight| weight as f32).collect();
             let matrix = Tensor::from_slice(&matrix, [r.new, r.old]);
             let wide = x.cast(DType::F32).movedim(axis, -1).matmul(&matrix.t()).movedim(-1, axis);
             if x.dtype().is_float() { wide.cast(x.dtype()) } else { wide.round().cast(x.dtype()) }
@@ -194,7 +208,8 @@ fn resize(o: &Operands<'_>) -> Result<Results> {
     let mut x = o.x(0)?.clone();
     for (axis, resizing) in resizings(o)? {
         // A scale of 1 changes nothing, except in a region of interest.
-        let crops = o.text("coordinate_transformation_mode", "") == "tf_crop_and_resize" && resizing.region != (0.0, 1.0);
+        let crops =
+            o.text("coordinate_transformation_mode", "") == "tf_crop_and_resize" && resizing.region != (0.0, 1.0);
         if resizing.scale != 1.0 || resizing.new != resizing.old || crops {
             x = resize_axis(o, &x, axis, &resizing)?;
         }

@@ -2,13 +2,19 @@
 
 use panoply_tensor::{DType, Error, Result, Tensor};
 
+use super::convolution::Geometry;
 use super::{Operands, Operator, Results, along_axis, lengths, numel, scalar, shaped, unsupported};
 
 /// Name, attributes and rule of each operator.
 pub const OPERATORS: &[Operator] = &[
     ("AffineGrid", &["align_corners"], affine_grid),
+    ("DeformConv", &["dilations", "group", "kernel_shape", "offset_group", "pads", "strides"], deform_conv),
     ("GridSample", &["align_corners", "mode", "padding_mode"], grid_sample),
-    ("RoiAlign", &["coordinate_transformation_mode", "mode", "output_height", "output_width", "sampling_ratio", "spatial_scale"], roi_align),
+    (
+        "RoiAlign",
+        &["coordinate_transformation_mode", "mode", "output_height", "output_width", "sampling_ratio", "spatial_scale"],
+        roi_align,
+    ),
 ];
 
 /// Returns the coordinates −1 … 1 of the elements of an axis: of their centers, or with the first and last at the ends.
@@ -120,7 +126,9 @@ fn taps(at: &Tensor, mode: &str) -> Vec<(Tensor, Tensor)> {
     let below = at.floor();
     match mode {
         "nearest" => vec![(at.round(), at.ones_like())],
-        "cubic" | "bicubic" => (-1..=2).map(|step| &below + step).map(|place| (place.clone(), cubic(&(at - &place)))).collect(),
+        "cubic" | "bicubic" => {
+            (-1..=2).map(|step| &below + step).map(|place| (place.clone(), cubic(&(at - &place)))).collect()
+        }
         _ => (0..=1).map(|step| &below + step).map(|place| (place.clone(), 1.0 - (at - &place).abs())).collect(),
     }
 }
@@ -128,7 +136,12 @@ fn taps(at: &Tensor, mode: &str) -> Vec<(Tensor, Tensor)> {
 fn grid_sample(o: &Operands<'_>) -> Result<Results> {
     let (dims, grid_dims) = (o.dims(0)?, o.dims(1)?);
     let n = dims.len().saturating_sub(2);
-    if !(1..=3).contains(&n) || grid_dims.len() != n + 2 || grid_dims[n + 1] != n || grid_dims[0] != dims[0] || numel(&dims)? == 0 {
+    if !(1..=3).contains(&n)
+        || grid_dims.len() != n + 2
+        || grid_dims[n + 1] != n
+        || grid_dims[0] != dims[0]
+        || numel(&dims)? == 0
+    {
         return Err(Error::corrupt(format!("a grid {grid_dims:?} does not fit the image {dims:?}")));
     }
     let (mode, padding) = (o.text("mode", "linear"), o.text("padding_mode", "zeros"));
@@ -150,6 +163,56 @@ fn grid_sample(o: &Operands<'_>) -> Result<Results> {
     let taps: Vec<Vec<(Tensor, Tensor)>> = (0..n).map(|axis| taps(&along(axis), mode)).collect();
     let values = image.weighted(&taps)?;
     Ok(shaped(&values.cast(o.x(0)?.dtype()), &[&dims[..2], &grid_dims[1..=n]].concat()).into())
+}
+
+/// Convolves with filters whose elements are moved by offsets. Operands: x, filters, offsets, bias, mask.
+fn deform_conv(o: &Operands<'_>) -> Result<Results> {
+    let ([batch, channels, height, width], [outputs, depth, rows, columns]) =
+        (o.x(0)?.dims::<4>()?, o.x(1)?.dims::<4>()?);
+    let geometry = Geometry::new(o, &[rows, columns], &[height, width])?;
+    let [_, _, out_h, out_w] = o.x(2)?.dims::<4>()?;
+    let count = |name: &str| usize::try_from(o.int(name, 1)).ok().filter(|count| *count > 0);
+    let (Some(groups), Some(moved)) = (count("group"), count("offset_group")) else {
+        return Err(Error::corrupt("the number of groups must be at least 1"));
+    };
+    let fits =
+        channels.is_multiple_of(moved) && outputs.is_multiple_of(groups) && depth.checked_mul(groups) == Some(channels);
+    if !fits || numel(&[height, width])? == 0 {
+        return Err(Error::corrupt("the channels of a deformable convolution do not fit its groups"));
+    }
+    // [batch, groups, elements, components, out_h, out_w]
+    let offsets = o.x(2)?.reshape([batch, moved, rows * columns, 2, out_h, out_w]);
+    let mask = o.optional(4).map(|mask| mask.reshape([batch, moved, 1, rows * columns * out_h * out_w]));
+    let sizes = [(rows, out_h), (columns, out_w)];
+    let coordinates = |group: usize, axis: usize| {
+        let (size, out) = sizes[axis];
+        let within = along_axis(&(Tensor::arange(size) * geometry.dilations[axis]), axis, 4);
+        let start = along_axis(&(Tensor::arange(out) * geometry.strides[axis]), 2 + axis, 4);
+        let place = (within + start - geometry.pads[axis].0).cast(o.x(0)?.dtype());
+        let place = place.broadcast_to([rows, columns, out_h, out_w]).reshape([1, rows * columns, out_h, out_w]);
+        let offset = offsets.narrow(1, group, 1).narrow(3, axis, 1).reshape([batch, rows * columns, out_h, out_w]);
+        Ok::<Tensor, Error>((place + offset).reshape([batch, rows * columns * out_h * out_w]))
+    };
+    let mut parts = Vec::new();
+    for group in 0..moved {
+        let part = o.x(0)?.narrow(1, group * (channels / moved), channels / moved);
+        let pixels = part.reshape([batch, channels / moved, height * width]);
+        let image = Image { pixels, lengths: &[height, width], padding: "zeros", align_corners: false };
+        let values =
+            image.weighted(&[taps(&coordinates(group, 0)?, "linear"), taps(&coordinates(group, 1)?, "linear")])?;
+        parts.push(match &mask {
+            Some(mask) => values * mask.narrow(1, group, 1).squeeze(1isize),
+            None => values,
+        });
+    }
+    let columns = Tensor::concat(parts, 1).reshape([batch, groups, depth * rows * columns, out_h * out_w]);
+    let weight = o.x(1)?.reshape([groups, outputs / groups, depth * sizes[0].0 * sizes[1].0]);
+    let y = weight.matmul(&columns).reshape([batch, outputs, out_h, out_w]);
+    Ok(match o.optional(3) {
+        Some(bias) => &y + bias.unsqueeze_like_channels(&y),
+        None => y,
+    }
+    .into())
 }
 
 /// Pools interpolated elements of regions. The number of samples must not depend on the regions.
@@ -182,7 +245,9 @@ fn roi_align(o: &Operands<'_>) -> Result<Results> {
     let images = o.x(0)?.index_select(0, &o.x(2)?.cast(DType::I64)).reshape([regions, channels, height * width]);
     let image = Image { pixels: images, lengths: &[height, width], padding: "zeros", align_corners: false };
     let (rows, columns) = ((sizes[0] * ratio) as usize, (sizes[1] * ratio) as usize);
-    let grid = |tensor: &Tensor, axis: isize| tensor.unsqueeze(axis).broadcast_to([regions, rows, columns]).reshape([regions, rows * columns]);
+    let grid = |tensor: &Tensor, axis: isize| {
+        tensor.unsqueeze(axis).broadcast_to([regions, rows, columns]).reshape([regions, rows * columns])
+    };
     let [y_taps, x_taps] = [taps(&grid(&y, 2), "linear"), taps(&grid(&x, 1), "linear")];
     let inside = grid(&y_inside, 2) & grid(&x_inside, 1);
     let [out_h, out_w, each] = [sizes[0] as usize, sizes[1] as usize, ratio as usize];

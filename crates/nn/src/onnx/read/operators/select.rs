@@ -21,8 +21,11 @@ fn topk(o: &Operands<'_>) -> Result<Results> {
         Some(attribute) => Some(attribute.int),
         None => o.number(1)?,
     };
-    let count = count.and_then(|count| usize::try_from(count).ok()).filter(|count| o.dims(0).is_ok_and(|dims| *count <= dims[axis]));
-    let count = count.ok_or_else(|| Error::corrupt(format!("there are fewer elements along axis {axis} than requested")))?;
+    let count = count
+        .and_then(|count| usize::try_from(count).ok())
+        .filter(|count| o.dims(0).is_ok_and(|dims| *count <= dims[axis]));
+    let count =
+        count.ok_or_else(|| Error::corrupt(format!("there are fewer elements along axis {axis} than requested")))?;
     let (x, at) = (o.x(0)?, axis as isize);
     if o.flag("largest", true) {
         let top = x.topk(count, at);
@@ -60,7 +63,9 @@ fn non_zero(o: &Operands<'_>) -> Result<Results> {
 
 /// Returns the distinct elements or parts along an axis; their first positions; for each element the position of its equal; counts.
 fn unique(o: &Operands<'_>) -> Result<Results> {
-    if matches!(o.x(0)?.dtype(), DType::I64 | DType::U64) && o.reals(0)?.iter().any(|value| value.abs() >= (1u64 << 53) as f64) {
+    if matches!(o.x(0)?.dtype(), DType::I64 | DType::U64)
+        && o.reals(0)?.iter().any(|value| value.abs() >= (1u64 << 53) as f64)
+    {
         return Err(unsupported("Unique of integers of more than 53 bits"));
     }
     let (x, axis) = match o.attributes.get("axis") {

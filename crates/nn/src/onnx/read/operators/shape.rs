@@ -194,14 +194,17 @@ pub fn padded(x: &Tensor, axis: usize, (before, after): (i64, i64), padding: &Pa
     let mut dims = x.shape()?.dims().to_vec();
     let cut = |width: i64| usize::try_from(width.saturating_neg().max(0)).unwrap_or(usize::MAX);
     let (first, last) = (cut(before), cut(after));
-    let kept = dims[axis].checked_sub(first).and_then(|rest| rest.checked_sub(last));
+    let length = dims.get(axis).copied().ok_or_else(|| Error::corrupt(format!("there is no axis {axis}")))?;
+    let kept = length.checked_sub(first).and_then(|rest| rest.checked_sub(last));
     let kept = kept.ok_or_else(|| Error::corrupt(format!("negative padding removes more than axis {axis} has")))?;
     let x = x.narrow(axis as isize, first, kept);
     let [before, after] = [before, after].map(|width| usize::try_from(width.max(0)).unwrap_or(usize::MAX));
     if (before, after) == (0, 0) {
         return Ok(x);
     }
-    dims[axis] = before.checked_add(after).and_then(|width| width.checked_add(kept)).unwrap_or(usize::MAX);
+    let whole = before.checked_add(after).and_then(|width| width.checked_add(kept));
+    let whole = whole.ok_or_else(|| Error::corrupt("the padding is too wide"))?;
+    dims[axis] = whole;
     numel(&dims)?;
     let mut constant = |width: usize, value: &Tensor| {
         dims[axis] = width;
@@ -211,10 +214,10 @@ pub fn padded(x: &Tensor, axis: usize, (before, after): (i64, i64), padding: &Pa
         let parts = [constant(before, value), x, constant(after, value)];
         return Ok(Tensor::concat(parts, axis as isize));
     }
-    if kept == 0 || (before + kept + after) > i32::MAX as usize {
+    if kept == 0 || whole > i32::MAX as usize {
         return Err(Error::corrupt(format!("axis {axis} with {kept} elements cannot be padded in this mode")));
     }
-    let places: Vec<usize> = (0..before + kept + after).map(|at| source(at as i64 - before as i64, kept, padding)).collect();
+    let places: Vec<usize> = (0..whole).map(|at| source(at as i64 - before as i64, kept, padding)).collect();
     Ok(x.index_select(axis as isize, &Tensor::from_indices(&places)))
 }
 

@@ -1,6 +1,6 @@
 //! Fourier transforms and windows of signals.
 
-use panoply_tensor::{DType, Error, Result, Tensor};
+use panoply_tensor::{DType, Error, Result, Tensor, Window};
 
 use super::{Operands, Operator, Results, axis_of, unsupported};
 
@@ -23,12 +23,13 @@ fn output_dtype(o: &Operands<'_>) -> Result<DType> {
 
 /// Returns a sum of cosines with these coefficients over the length in operand 0.
 fn window(o: &Operands<'_>, coefficients: &[f64]) -> Result<Results> {
-    let length = o.number(0)?.and_then(|length| usize::try_from(length).ok()).filter(|length| *length <= 1 << 28);
+    let length = o.number(0)?.and_then(|length| usize::try_from(length).ok()).filter(|length| *length <= 1 << 24);
     let length = length.ok_or_else(|| Error::corrupt("the length of the window is not valid"))?;
     let period = if o.flag("periodic", true) { length } else { length.saturating_sub(1) }.max(1) as f64;
     let value = |at: usize| {
         let angle = std::f64::consts::TAU * at as f64 / period;
-        coefficients.iter().enumerate().map(|(n, coefficient)| coefficient * (n as f64 * angle).cos()).sum::<f64>() as f32
+        coefficients.iter().enumerate().map(|(n, coefficient)| coefficient * (n as f64 * angle).cos()).sum::<f64>()
+            as f32
     };
     let values: Vec<f32> = (0..length).map(value).collect();
     Ok(Tensor::from_slice(&values, [length]).cast(output_dtype(o)?).into())
@@ -63,7 +64,9 @@ fn dft(o: &Operands<'_>) -> Result<Results> {
         return Err(Error::corrupt("a transform along the axis of the components is not possible"));
     }
     let length = match o.number(1)? {
-        Some(length) => usize::try_from(length).map_err(|_| Error::corrupt("the length of the transform is negative"))?,
+        Some(length) => {
+            usize::try_from(length).map_err(|_| Error::corrupt("the length of the transform is negative"))?
+        }
         None => dims[axis],
     };
     let (is_inverse, is_onesided) = (o.flag("inverse", false), o.flag("onesided", false));
@@ -84,7 +87,7 @@ fn stft(o: &Operands<'_>) -> Result<Results> {
         2 => o.x(0)?.unsqueeze(-1),
         _ => o.x(0)?.clone(),
     };
-    let [batch, samples, _] = signal.dims::<3>()?;
+    let [_, samples, _] = signal.dims::<3>()?;
     let frame = match o.number(3)? {
         Some(length) => length,
         None => o.optional(2).map_or(Ok(0), Tensor::numel)? as i64,
@@ -92,16 +95,16 @@ fn stft(o: &Operands<'_>) -> Result<Results> {
     let (step, frame) = (o.number(1)?.unwrap_or(0), usize::try_from(frame).unwrap_or(0));
     let step = usize::try_from(step).unwrap_or(0);
     if step == 0 || frame == 0 || frame > samples {
-        return Err(Error::corrupt(format!("frames of {frame} samples in steps of {step} do not fit {samples} samples")));
+        return Err(Error::corrupt(format!(
+            "frames of {frame} samples in steps of {step} do not fit {samples} samples"
+        )));
     }
-    let frames: Vec<Tensor> = (0..=(samples - frame) / step).map(|n| signal.narrow(1, n * step, frame)).collect();
-    let mut frames = Tensor::stack(&frames, 1);
+    let windows = Window { stride: [step], ..Window::new([frame]) };
+    let mut frames = signal.transpose(1, 2).unfold(&windows).permute([0, 2, 3, 1]);
     if let Some(window) = o.optional(2) {
         frames = frames * window.reshape([1, 1, frame, 1]);
     }
     let y = complex(&frames)?.fft(-1);
-    let count = y.shape()?.dims()[1];
-    debug_assert_eq!(y.shape()?.dims(), [batch, count, frame, 2]);
     Ok(if o.flag("onesided", true) { y.narrow(2, 0, frame / 2 + 1) } else { y }.into())
 }
 
@@ -113,7 +116,10 @@ fn mel_weights(o: &Operands<'_>) -> Result<Results> {
         return Err(unsupported(format!("a matrix of {bins} mel filters for a transform of {length}")));
     }
     let (filters, frequencies) = (bins as usize, length as usize / 2 + 1);
-    super::numel(&[filters, frequencies]).ok().filter(|count| *count <= 1 << 28).ok_or_else(|| unsupported("a matrix of this size"))?;
+    super::numel(&[filters, frequencies])
+        .ok()
+        .filter(|count| *count <= 1 << 26)
+        .ok_or_else(|| unsupported("a matrix of this size"))?;
     let mel = |frequency: f64| 2595.0 * (1.0 + frequency / 700.0).log10();
     let (start, step) = (mel(low), (mel(high) - mel(low)) / (bins + 2) as f64);
     let bin = |n: usize| {

@@ -57,8 +57,7 @@ impl AxisRange {
 pub fn slice_ranges(o: &Operands<'_>) -> Result<Vec<AxisRange>> {
     let dims = o.dims(0)?;
     let missing = || Error::corrupt("the bounds of the slice are missing");
-    let (starts, ends) =
-        (o.ints("starts", 1)?.ok_or_else(missing)?, o.ints("ends", 2)?.ok_or_else(missing)?);
+    let (starts, ends) = (o.ints("starts", 1)?.ok_or_else(missing)?, o.ints("ends", 2)?.ok_or_else(missing)?);
     let axes = o.ints("axes", 3)?.unwrap_or_else(|| (0..starts.len() as i64).collect());
     let steps = o.ints("steps", 4)?.unwrap_or_else(|| vec![1; starts.len()]);
     let axes = axes_of(&axes, dims.len())?;
