@@ -3,6 +3,7 @@
 //! The file is untrusted: [`message`] checks lengths, the bytes of a constant must match its shape, and all memory is counted before it is
 //! allocated. All unsupported operators are named in one error before any constant is read. [`operators`] has the table of operators.
 
+mod convert;
 mod external;
 mod fold;
 mod graph;
@@ -11,14 +12,14 @@ mod operators;
 
 use std::borrow::Cow;
 use std::cell::Cell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
 use panoply_tensor::{DType, Error, ReadBudget, Result, Shape, Tensor};
 
-use graph::{Attribute, Graph, Node, Value};
-use operators::Rule;
+use convert::{Converter, all_nodes, called};
+use graph::{Graph, Value};
 pub use operators::supported_operators;
 
 /// Supported opset versions.
@@ -117,9 +118,13 @@ impl Imported {
                 "operator set {opset} is not supported; export the model with one of {known}"
             )));
         }
-        let nodes = all_nodes(&graph);
+        // Functions of the model are known operators; the operators in them must be known as well.
+        let bodies = model.functions.iter().flat_map(|function| all_nodes(&function.nodes));
+        let nodes = all_nodes(&graph.nodes).into_iter().chain(bodies);
+        let nodes: Vec<_> = nodes.filter(|node| called(node, &model.functions).is_none()).collect();
+        let is_known = |node: &message::Node<'_>| is_onnx(&node.domain) && operators::find(&node.operator).is_some();
         let unknown: BTreeSet<String> =
-            nodes.iter().filter(|node| rule(node).is_none()).map(|n| qualified(n)).collect();
+            nodes.iter().filter(|node| !is_known(node)).map(|node| qualified(node)).collect();
         if !unknown.is_empty() {
             return Err(unsupported(format!("operators that are not supported: {}", listed(unknown))));
         }
@@ -135,7 +140,7 @@ impl Imported {
         let initialized: BTreeSet<&str> = graph.initializers.iter().map(|tensor| &tensor.name[..]).collect();
         let inputs = graph.inputs.iter().filter(|info| !initialized.contains(&info.name[..]));
         let inputs: Vec<Input> = inputs.map(input).collect::<Result<_, String>>().map_err(corrupt)?;
-        let mut graph = owned_graph(graph, opset, memory).map_err(corrupt)?;
+        let mut graph = Converter::new(&model.functions, opset, memory).graph(&graph).map_err(corrupt)?;
         graph.inputs = inputs.iter().map(|input| input.name.clone()).collect();
         if graph.outputs.is_empty() {
             return Err(corrupt("its graph has no outputs".to_string()));
@@ -184,49 +189,13 @@ fn listed(names: BTreeSet<String>) -> String {
     names.into_iter().collect::<Vec<String>>().join(", ")
 }
 
-/// Returns the nodes of a graph and of the graphs within their attributes.
-fn all_nodes<'g, 'a>(graph: &'g message::Graph<'a>) -> Vec<&'g message::Node<'a>> {
-    let nested = |node: &'g message::Node<'a>| {
-        let graphs = node.attributes.iter().filter_map(|attribute| attribute.graph.as_ref());
-        std::iter::once(node).chain(graphs.flat_map(all_nodes))
-    };
-    graph.nodes.iter().flat_map(nested).collect()
-}
-
 fn is_onnx(domain: &str) -> bool {
     domain.is_empty() || domain == "ai.onnx"
-}
-
-fn rule(node: &message::Node<'_>) -> Option<Rule> {
-    is_onnx(&node.domain).then(|| operators::find(&node.operator)).flatten().map(|(rule, _)| rule)
 }
 
 /// Returns the name of an operator, prefixed with its domain if that is not ONNX's own.
 fn qualified(node: &message::Node<'_>) -> String {
     if is_onnx(&node.domain) { node.operator.clone() } else { format!("{}.{}", node.domain, node.operator) }
-}
-
-/// Converts a graph; its inputs include those with a default value.
-fn owned_graph(graph: message::Graph<'_>, opset: i64, memory: &Memory<'_>) -> Result<Graph, String> {
-    let mut constants = BTreeMap::new();
-    for tensor in &graph.initializers {
-        constants.insert(tensor.name.clone(), constant(tensor, memory)?);
-    }
-    let nodes = graph.nodes.into_iter().map(|node| owned(node, opset, memory)).collect::<Result<_, String>>()?;
-    let names = |infos: Vec<message::ValueInfo>| infos.into_iter().map(|info| info.name).collect();
-    Ok(Graph { inputs: names(graph.inputs), outputs: names(graph.outputs), nodes, constants })
-}
-
-fn owned(node: message::Node<'_>, opset: i64, memory: &Memory<'_>) -> Result<Node, String> {
-    let rule = rule(&node).ok_or("an operator has no rule")?;
-    let mut attributes = BTreeMap::new();
-    for message::Attribute { name, float, int, ints, floats, text, texts, tensor, graph } in node.attributes {
-        let tensor = tensor.as_ref().map(|tensor| constant(tensor, memory)).transpose()?;
-        let graph = graph.map(|graph| owned_graph(graph, opset, memory)).transpose()?.map(Arc::new);
-        attributes.insert(name, Attribute { float, int, ints, floats, text, texts, tensor, graph });
-    }
-    let message::Node { inputs, outputs, operator, .. } = node;
-    Ok(Node { operator, rule, inputs, outputs, attributes: attributes.into(), opset })
 }
 
 fn input(info: &message::ValueInfo) -> Result<Input, String> {

@@ -9,10 +9,11 @@ fn page() -> String {
     let operators = supported_operators();
     let mut page = format!(
         "# ONNX operators\n\n\
-         Written by `UPDATE_GOLDEN=1 cargo test -p panoply-nn --test it onnx_operators_doc` from the tables of operators; a test compares it.\n\n\
-         `nn::onnx::Imported` reads models of opset 7 to 26 with these {} operators. A model with another operator or attribute is refused; the\n\
-         error names all of them. Sequences, texts, training and the domain `ai.onnx.ml` are not supported. An operand that decides about a shape\n\
-         must not depend on the inputs of a compiled function; outside of one its value is read back.\n",
+         Written by `UPDATE_GOLDEN=1 cargo test -p panoply-nn --test it onnx_operators_doc` from the tables of operators; a test\n\
+         compares it.\n\n\
+         `nn::onnx::Imported` reads models of opset 6 to 26 with these {} operators. A model with another operator or attribute is\n\
+         refused; the error names all of them. Sequences, texts, training and the domain `ai.onnx.ml` are not supported. An operand\n\
+         that decides about a shape must not depend on the inputs of a compiled function; outside of one its value is read back.\n",
         operators.len()
     );
     let mut kind = "";

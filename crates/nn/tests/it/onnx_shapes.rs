@@ -61,12 +61,17 @@ fn shapes_are_computed_when_a_function_is_traced() {
         tensor("zeros", &[1], I64).bytes(9, &ints(&[0])),
         tensor("minus", &[1], I64).bytes(9, &ints(&[-1])),
         tensor("two", &[], I64).bytes(9, &ints(&[2])),
+        tensor("half", &[], F32).bytes(9, &floats(&[0.5])),
     ];
     let nodes: &[Node<'_>] = &[
         ("Shape", &["x"], &["shape"], &[]),
         ("Gather", &["shape", "zero"], &["batch"], &[("axis", 0)]),
         ("Mul", &["batch", "two"], &["twice"], &[]),
-        ("Div", &["twice", "two"], &["again"], &[]),
+        // Some exporters compute lengths in f32.
+        ("Cast", &["twice"], &["real"], &[("to", 1)]),
+        ("Mul", &["real", "half"], &["product"], &[]),
+        ("Floor", &["product"], &["floor"], &[]),
+        ("Cast", &["floor"], &["again"], &[("to", 7)]),
         ("Unsqueeze", &["again", "zeros"], &["first"], &[]),
         ("Concat", &["first", "minus"], &["wanted"], &[("axis", 0)]),
         ("Reshape", &["x", "wanted"], &["y"], &[]),
@@ -195,6 +200,46 @@ fn branches_and_their_unknown_operators() {
             .message(12, &value("y", F32))
     });
     let error = Imported::parse(Path::new("m.onnx"), &model(&deep)).unwrap_err();
+    assert!(error.message().contains("graphs are nested more than 8 deep"), "{error}");
+}
+
+/// A function with an attribute that its nodes refer to, a default, and an input that one call omits.
+#[test]
+fn functions_of_the_model_are_called() {
+    let text = |message: Message, field: u64, names: &[&str]| {
+        names.iter().fold(message, |message, name| message.text(field, name))
+    };
+    let float = |name: &str, value: f32| {
+        let mut attribute = Message::default().text(1, name).int(20, 1);
+        attribute.0.push(2 << 3 | 5);
+        attribute.0.extend(value.to_le_bytes());
+        attribute
+    };
+    let leaky = node(&("LeakyRelu", &["a"], &["b"], &[]))
+        .message(5, &Message::default().text(1, "alpha").text(21, "slope").int(20, 1));
+    let function = text(text(Message::default().text(1, "Leaky"), 4, &["a", "low"]), 5, &["c"]);
+    let function = function.message(7, &leaky).message(7, &node(&("Clip", &["b", "low"], &["c"], &[])));
+    let function = function.message(11, &float("slope", 0.5)).text(10, "local");
+    let call = |inputs: &[&str], output: &str, slope: Option<f32>| {
+        let call = node(&("Leaky", inputs, &[output], &[])).text(7, "local");
+        slope.iter().fold(call, |call, slope| call.message(5, &float("slope", *slope)))
+    };
+    let graph =
+        Message::default().message(1, &call(&["x"], "z", None)).message(1, &call(&["z", "least"], "y", Some(2.0)));
+    let graph = graph.message(11, &value("x", F32)).message(11, &value("least", F32)).message(12, &value("y", F32));
+    let mut bytes = model(&graph);
+    bytes.extend(Message::default().message(25, &function).0);
+    on_cpu(|| {
+        let network = Imported::parse(Path::new("m.onnx"), &bytes).unwrap();
+        let inputs = [Tensor::from_slice(&[-8f32, -2.0, 3.0], [3]), Tensor::from_slice(&[-5f32], []).reshape(())];
+        let y = first_output(&network, &inputs);
+        assert_eq!(y.to_vec::<f32>().unwrap(), [-5.0, -2.0, 3.0]);
+    });
+    // A function that calls itself.
+    let recursive = text(text(Message::default().text(1, "Leaky").text(10, "local"), 4, &["a"]), 5, &["c"]);
+    let mut bytes = model(&graph);
+    bytes.extend(Message::default().message(25, &recursive.message(7, &call(&["a"], "c", None))).0);
+    let error = Imported::parse(Path::new("m.onnx"), &bytes).unwrap_err();
     assert!(error.message().contains("graphs are nested more than 8 deep"), "{error}");
 }
 

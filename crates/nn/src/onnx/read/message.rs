@@ -15,6 +15,27 @@ pub struct Model<'a> {
     pub graph: Option<Graph<'a>>,
     /// Domain and version of each opset; the empty domain is ONNX's own.
     pub opsets: Vec<(String, i64)>,
+    /// Functions, which nodes call like operators.
+    pub functions: Vec<Function<'a>>,
+}
+
+/// A function: nodes with named inputs, outputs and attributes.
+#[derive(Debug, Default)]
+pub struct Function<'a> {
+    /// Name of the function.
+    pub name: String,
+    /// Domain of the function.
+    pub domain: String,
+    /// Names of the inputs.
+    pub inputs: Vec<String>,
+    /// Names of the outputs.
+    pub outputs: Vec<String>,
+    /// Operators in topological order.
+    pub nodes: Vec<Node<'a>>,
+    /// Attributes with a default value.
+    pub defaults: Vec<Attribute<'a>>,
+    /// Domain and version of each opset.
+    pub opsets: Vec<(String, i64)>,
 }
 
 /// A graph: nodes in topological order, constants, inputs and outputs.
@@ -64,6 +85,8 @@ pub struct Attribute<'a> {
     pub texts: Vec<String>,
     /// Tensor value.
     pub tensor: Option<Tensor<'a>>,
+    /// Name of the function's attribute that has the value; empty if the value is here.
+    pub reference: String,
     /// Graph value, such as the body of a loop.
     pub graph: Option<Graph<'a>>,
 }
@@ -242,11 +265,30 @@ pub fn model<'a>(bytes: &'a [u8], memory: &Memory<'_>) -> Parsed<Model<'a>> {
         match number {
             7 => model.graph = Some(graph(field.bytes()?, memory)?),
             8 => push(&mut model.opsets, opset(field.bytes()?, memory)?, memory)?,
+            25 => push(&mut model.functions, function(field.bytes()?, memory)?, memory)?,
             _ => {}
         }
         Ok(())
     })?;
     Ok(model)
+}
+
+fn function<'a>(bytes: &'a [u8], memory: &Memory<'_>) -> Parsed<Function<'a>> {
+    let mut function = Function::default();
+    fields(bytes, |number, field| {
+        match number {
+            1 => function.name = field.text(memory)?,
+            4 => push(&mut function.inputs, field.text(memory)?, memory)?,
+            5 => push(&mut function.outputs, field.text(memory)?, memory)?,
+            7 => push(&mut function.nodes, node(field.bytes()?, memory)?, memory)?,
+            9 => push(&mut function.opsets, opset(field.bytes()?, memory)?, memory)?,
+            10 => function.domain = field.text(memory)?,
+            11 => push(&mut function.defaults, attribute(field.bytes()?, memory)?, memory)?,
+            _ => {}
+        }
+        Ok(())
+    })?;
+    Ok(function)
 }
 
 fn opset(bytes: &[u8], memory: &Memory<'_>) -> Parsed<(String, i64)> {
@@ -306,6 +348,7 @@ fn attribute<'a>(bytes: &'a [u8], memory: &Memory<'_>) -> Parsed<Attribute<'a>> 
             5 => attribute.tensor = Some(tensor(field.bytes()?, memory)?),
             7 => field.floats(&mut attribute.floats, memory)?,
             8 => field.ints(&mut attribute.ints, memory)?,
+            21 => attribute.reference = field.text(memory)?,
             9 => push(&mut attribute.texts, field.text(memory)?, memory)?,
             _ => {}
         }

@@ -72,6 +72,15 @@ pub fn supported_operators() -> Vec<(&'static str, &'static str, &'static [&'sta
     TABLES.iter().flat_map(of_table).collect()
 }
 
+/// Calls a function of the model.
+pub fn call(o: &Operands<'_>) -> Result<Results> {
+    let body = o.attributes.get("body").and_then(|attribute| attribute.graph.as_ref());
+    let body = body.ok_or_else(|| Error::corrupt("the body of a function is missing"))?;
+    let inputs = (0..o.values.len()).map(|n| o.value(n).cloned()).collect::<Result<Vec<Value>>>()?;
+    // A function does not see the values around its call.
+    Ok(Results(body.run(inputs, None)?.into_iter().map(Some).collect()))
+}
+
 /// Results of an operator in order; `None` for one that is not computed.
 pub struct Results(pub Vec<Option<Value>>);
 

@@ -30,7 +30,7 @@ pub const OPERATORS: &[Operator] = &[
     ("LogSoftmax", &["axis"], |o| over_axis(o, Tensor::log_softmax)),
     ("Mish", &[], |o| o.map(Tensor::mish)),
     ("PRelu", &[], prelu),
-    ("Relu", &[], |o| o.map(|x| x.maximum(x.zeros_like()))),
+    ("Relu", &[], |o| o.map(|x| if x.dtype().is_float() { x.relu() } else { x.maximum(x.zeros_like()) })),
     ("Selu", &["alpha", "gamma"], |o| {
         let [alpha, gamma] = [o.float("alpha", SELU_ALPHA), o.float("gamma", SELU_GAMMA)];
         o.map(|x| if o.attributes.is_empty() { x.selu() } else { elu(x, alpha) * gamma })
