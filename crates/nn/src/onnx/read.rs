@@ -20,7 +20,7 @@ use panoply_tensor::{DType, Error, ReadBudget, Result, Shape, Tensor};
 
 use convert::{Converter, all_nodes, called};
 use graph::{Graph, Value};
-pub use operators::supported_operators;
+pub use operators::{SupportedOperator, supported_operators};
 
 /// Supported opset versions.
 const OPSETS: std::ops::RangeInclusive<i64> = 6..=26;

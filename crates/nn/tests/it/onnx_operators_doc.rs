@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::path::PathBuf;
 
-use panoply_nn::onnx::supported_operators;
+use panoply_nn::onnx::{SupportedOperator, supported_operators};
 
 fn page() -> String {
     let operators = supported_operators();
@@ -17,7 +17,7 @@ fn page() -> String {
         operators.len()
     );
     let mut kind = "";
-    for (of, name, attributes) in operators {
+    for SupportedOperator { kind: of, name, attributes } in operators {
         if of != kind {
             write!(page, "\n## {of}\n\n| operator | attributes |\n|---|---|\n").expect("a text can be written to");
             kind = of;

@@ -79,7 +79,7 @@ fn shapes_are_computed_when_a_function_is_traced() {
     let network = parse(&graph(nodes, &[("x", F32)], &constants));
     on_cpu(|| {
         let x = Tensor::arange(24).cast(DType::F32).reshape([2, 3, 4]);
-        let traced = jit(move |[x]| [first_output(&network, &[x.clone()])]);
+        let traced = jit(move |[x]| [first_output(&network, std::slice::from_ref(x))]);
         let [y] = traced.call([&x]).unwrap();
         assert_eq!(y.dims().unwrap(), [2, 12]);
         assert_eq!(y.to_vec::<f32>().unwrap(), x.to_vec::<f32>().unwrap());
@@ -148,7 +148,7 @@ fn integers_on_the_host_equal_those_of_the_device() {
             let holds = tensor("holds", &[6], 9).bytes(9, &[1, 0, 1, 1, 0, 0]);
             let constants: Vec<Message> =
                 given.iter().map(|(name, dims, values)| tensor(name, dims, I64).bytes(9, &ints(values))).collect();
-            let folded = parse(&graph(&[*of], &[], &[&constants[..], &[holds.clone()]].concat()));
+            let folded = parse(&graph(&[*of], &[], &[&constants[..], std::slice::from_ref(&holds)].concat()));
             let used: Vec<&(&str, &[i64], &[i64])> = given.iter().filter(|(name, ..)| of.1.contains(name)).collect();
             let inputs: Vec<(&str, i64)> = used.iter().map(|(name, ..)| (*name, I64)).collect();
             let computed = parse(&graph(&[*of], &inputs, &[holds]));

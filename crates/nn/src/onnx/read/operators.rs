@@ -63,13 +63,21 @@ pub fn find(name: &str) -> Option<(Rule, &'static [&'static str])> {
     operators.find(|(known, ..)| *known == name).map(|(_, attributes, rule)| (*rule, *attributes))
 }
 
-/// Returns the kind, the name and the attributes of each ONNX operator that can be imported.
-pub fn supported_operators() -> Vec<(&'static str, &'static str, &'static [&'static str])> {
-    let of_table = |(kind, operators): &(&'static str, &'static [Operator])| {
-        let kind = *kind;
-        operators.iter().map(move |(name, attributes, _)| (kind, *name, *attributes)).collect::<Vec<_>>()
-    };
-    TABLES.iter().flat_map(of_table).collect()
+/// An ONNX operator that can be imported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SupportedOperator {
+    /// Group of similar operators, such as "Pooling".
+    pub kind: &'static str,
+    /// Name of the operator.
+    pub name: &'static str,
+    /// Attributes that are supported.
+    pub attributes: &'static [&'static str],
+}
+
+/// Returns the ONNX operators that can be imported, by kind and name.
+pub fn supported_operators() -> Vec<SupportedOperator> {
+    let described = |kind| move |(name, attributes, _): &Operator| SupportedOperator { kind, name, attributes };
+    TABLES.iter().flat_map(|(kind, operators)| operators.iter().map(described(*kind))).collect()
 }
 
 /// Calls a function of the model.

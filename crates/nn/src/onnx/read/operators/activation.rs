@@ -4,6 +4,9 @@ use panoply_tensor::{DType, Error, Result, Tensor};
 
 use super::{Operands, Operator, Results, as_matrix, axis_of, scalar, shaped};
 
+/// An activation function with its parameters.
+pub type Activation = Box<dyn Fn(&Tensor) -> Tensor>;
+
 /// Default attributes of `Selu`.
 const SELU_ALPHA: f64 = 1.673_263_192_176_818_8;
 const SELU_GAMMA: f64 = 1.050_701_022_148_132_3;
@@ -94,7 +97,7 @@ fn over_axis(o: &Operands<'_>, f: impl Fn(&Tensor, isize) -> Tensor) -> Result<R
 }
 
 /// Returns the activation function of a recurrent network with this name.
-pub fn by_name(name: &str, alpha: Option<f64>, beta: Option<f64>) -> Result<Box<dyn Fn(&Tensor) -> Tensor>> {
+pub fn by_name(name: &str, alpha: Option<f64>, beta: Option<f64>) -> Result<Activation> {
     let (a, b) = (move |default: f64| alpha.unwrap_or(default), move |default: f64| beta.unwrap_or(default));
     Ok(match name.to_ascii_lowercase().as_str() {
         "relu" => Box::new(Tensor::relu),

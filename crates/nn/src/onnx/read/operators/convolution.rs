@@ -255,8 +255,8 @@ fn col2im(o: &Operands<'_>) -> Result<Results> {
     let empty = Tensor::zeros([pixels, batch * channels], values.dtype());
     let sums = empty.index_put(&[&positions.reshape([-1])], &values, ScatterReduce::Add).t();
     let mut y = shaped(&sums, &[&[batch, channels], &whole[..]].concat());
-    for at in 0..n {
-        y = y.narrow(2 + at as isize, geometry.pads[at].0.max(0) as usize, image[at]);
+    for (at, length) in image.iter().enumerate() {
+        y = y.narrow(2 + at as isize, geometry.pads[at].0.max(0) as usize, *length);
     }
     Ok(y.into())
 }

@@ -2,7 +2,7 @@
 
 use panoply_tensor::{DType, Error, Result, Tensor};
 
-use super::activation::by_name;
+use super::activation::{Activation, by_name};
 use super::{Operands, Operator, Results, scalar, unsupported};
 
 /// Attributes of all recurrent operators.
@@ -52,7 +52,7 @@ struct Direction<'a> {
     biases: [Tensor; 2],
     /// Weights from the cell state to the gates i, o and f.
     peepholes: Option<[Tensor; 3]>,
-    activations: Vec<Box<dyn Fn(&Tensor) -> Tensor>>,
+    activations: Vec<Activation>,
     hidden: usize,
     o: &'a Operands<'a>,
 }
@@ -105,7 +105,7 @@ fn lstm(d: &Direction<'_>, x: &Tensor, state: &State) -> State {
 }
 
 /// Returns the activation functions of a direction.
-fn activations(o: &Operands<'_>, cell: &Cell, direction: usize) -> Result<Vec<Box<dyn Fn(&Tensor) -> Tensor>>> {
+fn activations(o: &Operands<'_>, cell: &Cell, direction: usize) -> Result<Vec<Activation>> {
     let count = cell.activations.len();
     let named = o.attributes.get("activations").map(|attribute| &attribute.texts[..]).unwrap_or_default();
     let number = |name: &str, at: usize| o.attributes.get(name)?.floats.get(at).map(|value| f64::from(*value));

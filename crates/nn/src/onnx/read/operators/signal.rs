@@ -102,7 +102,7 @@ fn stft(o: &Operands<'_>) -> Result<Results> {
     let windows = Window { stride: [step], ..Window::new([frame]) };
     let mut frames = signal.transpose(1, 2).unfold(&windows).permute([0, 2, 3, 1]);
     if let Some(window) = o.optional(2) {
-        frames = frames * window.reshape([1, 1, frame, 1]);
+        frames *= window.reshape([1, 1, frame, 1]);
     }
     let y = complex(&frames)?.fft(-1);
     Ok(if o.flag("onesided", true) { y.narrow(2, 0, frame / 2 + 1) } else { y }.into())
