@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use panoply_tensor::{DType, Error, ReadBudget, Result, Shape, Tensor};
 
-use convert::{Converter, all_nodes, called};
+use convert::{Converter, all_nodes, all_tensors, called};
 use graph::{Graph, Value};
 pub use operators::{SupportedOperator, supported_operators};
 
@@ -103,11 +103,8 @@ impl Imported {
     }
 
     fn parse_within(bytes: &[u8], memory: &Memory<'_>) -> Result<Imported> {
-        let (budget, path) = (memory.budget, memory.path);
-        let corrupt = |why: String| match budget.is_exceeded() {
-            true => budget.exceeded(path),
-            false => Error::corrupt(format!("{}: not a readable ONNX model: {why}", path.display())),
-        };
+        let path = memory.path;
+        let corrupt = |why: String| read_error(memory, &why);
         let unsupported = |why: String| Error::unsupported(format!("{}: {why}", path.display()));
         let model = message::model(bytes, memory).map_err(corrupt)?;
         let graph = model.graph.ok_or_else(|| corrupt("it has no graph".to_string()))?;
@@ -118,28 +115,16 @@ impl Imported {
                 "operator set {opset} is not supported; export the model with one of {known}"
             )));
         }
-        // Functions of the model are known operators; the operators in them must be known as well.
-        let bodies = model.functions.iter().flat_map(|function| all_nodes(&function.nodes));
-        let nodes = all_nodes(&graph.nodes).into_iter().chain(bodies);
-        let nodes: Vec<_> = nodes.filter(|node| called(node, &model.functions).is_none()).collect();
-        let is_known = |node: &message::Node<'_>| is_onnx(&node.domain) && operators::find(&node.operator).is_some();
-        let unknown: BTreeSet<String> =
-            nodes.iter().filter(|node| !is_known(node)).map(|node| qualified(node)).collect();
-        if !unknown.is_empty() {
-            return Err(unsupported(format!("operators that are not supported: {}", listed(unknown))));
-        }
-        let unsupported_attributes = nodes.iter().flat_map(|node| {
-            let supported = operators::find(&node.operator).map_or(&[][..], |(_, attributes)| attributes);
-            let others = node.attributes.iter().filter(|attribute| !supported.contains(&attribute.name.as_str()));
-            others.map(|attribute| format!("{} of {}", attribute.name, node.operator))
-        });
-        let names = unsupported_attributes.collect::<BTreeSet<String>>();
-        if !names.is_empty() {
-            return Err(unsupported(format!("attributes that are not supported: {}", listed(names))));
-        }
+        check_operators(&graph, &model.functions).map_err(unsupported)?;
         let initialized: BTreeSet<&str> = graph.initializers.iter().map(|tensor| &tensor.name[..]).collect();
         let inputs = graph.inputs.iter().filter(|info| !initialized.contains(&info.name[..]));
         let inputs: Vec<Input> = inputs.map(input).collect::<Result<_, String>>().map_err(corrupt)?;
+        // Constants in other files allow as much memory as those in the model's own.
+        let tensors = all_tensors(&graph, &model.functions);
+        let beside = external::file_bytes(&tensors, memory);
+        let wider = ReadBudget::for_size(beside.saturating_add(bytes.len() as u64))?;
+        let memory = &Memory::new(if beside > 0 { &wider } else { memory.budget }, path, memory.is_file);
+        let corrupt = |why: String| read_error(memory, &why);
         let mut graph = Converter::new(&model.functions, opset, memory).graph(&graph).map_err(corrupt)?;
         graph.inputs = inputs.iter().map(|input| input.name.clone()).collect();
         if graph.outputs.is_empty() {
@@ -183,6 +168,37 @@ pub fn read_tensor(path: &Path) -> Result<Tensor> {
     let value =
         value.map_err(|why| Error::corrupt(format!("{}: not a readable ONNX tensor: {why}", path.display())))?;
     Ok(value.tensor)
+}
+
+/// Checks that all operators and attributes are supported; the error names all that are not.
+fn check_operators(graph: &message::Graph<'_>, functions: &[message::Function<'_>]) -> Result<(), String> {
+    // Functions of the model are known; the operators in them must be known as well.
+    let bodies = functions.iter().flat_map(|function| all_nodes(&function.nodes));
+    let nodes = all_nodes(&graph.nodes).into_iter().chain(bodies);
+    let nodes: Vec<_> = nodes.filter(|node| called(node, functions).is_none()).collect();
+    let is_known = |node: &message::Node<'_>| is_onnx(&node.domain) && operators::find(&node.operator).is_some();
+    let unknown: BTreeSet<String> = nodes.iter().filter(|node| !is_known(node)).map(|node| qualified(node)).collect();
+    if !unknown.is_empty() {
+        return Err(format!("operators that are not supported: {}", listed(unknown)));
+    }
+    let attributes = nodes.iter().flat_map(|node| {
+        let supported = operators::find(&node.operator).map_or(&[][..], |(_, attributes)| attributes);
+        let others = node.attributes.iter().filter(|attribute| !supported.contains(&attribute.name.as_str()));
+        others.map(|attribute| format!("{} of {}", attribute.name, node.operator))
+    });
+    let unknown: BTreeSet<String> = attributes.collect();
+    match unknown.is_empty() {
+        true => Ok(()),
+        false => Err(format!("attributes that are not supported: {}", listed(unknown))),
+    }
+}
+
+/// Returns the error of a model that cannot be read for this reason.
+fn read_error(memory: &Memory<'_>, why: &str) -> Error {
+    match memory.budget.is_exceeded() {
+        true => memory.budget.exceeded(memory.path),
+        false => Error::corrupt(format!("{}: not a readable ONNX model: {why}", memory.path.display())),
+    }
 }
 
 fn listed(names: BTreeSet<String>) -> String {

@@ -29,6 +29,20 @@ pub fn all_nodes<'g, 'a>(nodes: &'g [message::Node<'a>]) -> Vec<&'g message::Nod
     nodes.iter().flat_map(nested).collect()
 }
 
+/// Returns the constants of a graph and of functions, including those of attributes.
+pub fn all_tensors<'g, 'a>(
+    graph: &'g message::Graph<'a>,
+    functions: &'g [Function<'a>],
+) -> Vec<&'g message::Tensor<'a>> {
+    let bodies = functions.iter().flat_map(|function| all_nodes(&function.nodes));
+    let attributes = all_nodes(&graph.nodes).into_iter().chain(bodies).flat_map(|node| &node.attributes);
+    let of_attribute = |attribute: &'g message::Attribute<'a>| {
+        let nested = attribute.graph.iter().flat_map(|graph| &graph.initializers);
+        attribute.tensor.iter().chain(nested)
+    };
+    graph.initializers.iter().chain(attributes.flat_map(of_attribute)).collect()
+}
+
 /// Returns the function of the model that a node calls.
 pub fn called<'f, 'a>(node: &message::Node<'_>, functions: &'f [Function<'a>]) -> Option<&'f Function<'a>> {
     functions.iter().find(|function| function.name == node.operator && function.domain == node.domain)

@@ -1,5 +1,6 @@
 //! Constants in other files of the model's folder (ONNX external data).
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Component, Path, PathBuf};
@@ -32,6 +33,16 @@ pub fn bytes(tensor: &Tensor<'_>, memory: &Memory<'_>) -> Result<Vec<u8>, String
     let mut bytes = vec![0; length];
     file.seek(SeekFrom::Start(offset)).and_then(|_| file.read_exact(&mut bytes)).map_err(failed)?;
     Ok(bytes)
+}
+
+/// Returns the size of the files that have constants of these graphs.
+pub fn file_bytes(tensors: &[&Tensor<'_>], memory: &Memory<'_>) -> u64 {
+    let location =
+        |tensor: &&Tensor<'_>| tensor.location.iter().find(|(key, _)| key == "location").map(|(_, name)| name.clone());
+    let names: BTreeSet<String> =
+        tensors.iter().filter(|tensor| tensor.external && memory.is_file).filter_map(location).collect();
+    let size = |name: &String| std::fs::metadata(within_folder(memory.path, name).ok()?).ok();
+    names.iter().filter_map(size).fold(0, |sum, file| sum.saturating_add(file.len()))
 }
 
 /// Returns the path of a file in the model's folder or below; links that leave the folder are refused.

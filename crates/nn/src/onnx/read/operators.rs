@@ -124,7 +124,7 @@ pub struct Operands<'a> {
     pub attributes: &'a BTreeMap<String, Attribute>,
     /// Opset version.
     pub opset: i64,
-    /// Whether each result is used.
+    /// True for each result that is used.
     pub is_used: Vec<bool>,
     /// Values that the graphs of attributes can use.
     pub scope: &'a Scope<'a>,

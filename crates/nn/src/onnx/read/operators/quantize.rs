@@ -51,6 +51,10 @@ fn integer(dtype: DType) -> Result<DType> {
 }
 
 fn quantize(o: &Operands<'_>) -> Result<Results> {
+    // 0 is the default, 1 is f32, in which the division is computed.
+    if !(0..=1).contains(&o.int("precision", 0)) {
+        return Err(unsupported("a precision other than f32"));
+    }
     let named = o.attributes.get("output_dtype").filter(|attribute| attribute.int != 0);
     let dtype = match (o.optional(2), named) {
         (Some(zero), _) => zero.dtype(),

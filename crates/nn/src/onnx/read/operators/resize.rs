@@ -172,6 +172,14 @@ fn weights(o: &Operands<'_>, at: f64, r: &Resizing) -> Vec<f64> {
     weights
 }
 
+/// Creates a matrix without using f64 on devices that lack it.
+fn matrix_of(values: &[f64], shape: [usize; 2], dtype: DType) -> Tensor {
+    match dtype {
+        DType::F64 => Tensor::from_slice(values, shape),
+        _ => Tensor::from_slice(&values.iter().map(|value| *value as f32).collect::<Vec<f32>>(), shape),
+    }
+}
+
 /// Resizes an axis.
 fn resize_axis(o: &Operands<'_>, x: &Tensor, axis: usize, r: &Resizing) -> Result<Tensor> {
     let places = (0..r.new).map(|at| coordinate(o, at, r)).collect::<Result<Vec<f64>>>()?;
@@ -187,10 +195,10 @@ fn resize_axis(o: &Operands<'_>, x: &Tensor, axis: usize, r: &Resizing) -> Resul
                 true => Ok(()),
                 false => Err(unsupported(format!("interpolation of {} to {} elements", r.old, r.new))),
             })?;
-            let matrix: Vec<f32> =
-                places.iter().flat_map(|at| weights(o, *at, r)).map(|weight| weight as f32).collect();
-            let matrix = Tensor::from_slice(&matrix, [r.new, r.old]);
-            let wide = x.cast(DType::F32).movedim(axis, -1).matmul(&matrix.t()).movedim(-1, axis);
+            let matrix: Vec<f64> = places.iter().flat_map(|at| weights(o, *at, r)).collect();
+            let dtype = if x.dtype() == DType::F64 { DType::F64 } else { DType::F32 };
+            let matrix = matrix_of(&matrix, [r.new, r.old], dtype);
+            let wide = x.cast(dtype).movedim(axis, -1).matmul(&matrix.t()).movedim(-1, axis);
             if x.dtype().is_float() { wide.cast(x.dtype()) } else { wide.round().cast(x.dtype()) }
         }
         other => return Err(unsupported(format!("resizing in the mode {other}"))),

@@ -22,7 +22,7 @@ pub const OPERATORS: &[Operator] = &[
     ("Expand", &[], expand),
     ("Flatten", &["axis"], flatten),
     ("Identity", &[], |o| Ok(o.value(0)?.clone().into())),
-    ("Pad", &["mode", "paddings", "pads", "value"], pad),
+    ("Pad", &["mode", "pads", "value"], pad),
     ("Reshape", &["allowzero", "shape"], reshape),
     ("Slice", &["axes", "ends", "starts"], |o| {
         let dims = o.dims(0)?;
