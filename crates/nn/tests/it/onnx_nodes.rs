@@ -1,10 +1,13 @@
-//! The node test cases of the Python package `onnx`: expected outputs of every operator. They need a Python with `onnx`: the one named by
-//! PANOPLY_TEST_PYTHON, or `python3`. The example `onnx_cases` lists the cases with the reasons.
+//! The test cases of the Python package `onnx`: expected outputs of every operator and of PyTorch's exporter. They need a Python with
+//! `onnx`: the one named by PANOPLY_TEST_PYTHON, or `python3`. The example `onnx_cases` lists the cases with the reasons.
+
+use std::path::Path;
 
 use crate::support::onnx_cases::{self, Outcome};
 
-/// Passing cases by the number of all cases, which differs between versions of the package. A number may only grow.
-const PASSING: &[(usize, usize)] = &[(1288, 1111), (1653, 1381)];
+/// Folder, number of all cases, which differs between versions of the package, and number of passing cases, which may only grow.
+const PASSING: &[(&str, usize, usize)] =
+    &[("node", 1288, 1111), ("node", 1653, 1381), ("pytorch-converted", 82, 82), ("pytorch-operator", 35, 35)];
 
 /// Cases that pass if the version of the package is not known, in percent.
 const MIN_PERCENT: usize = 80;
@@ -25,28 +28,31 @@ const DISPUTED: &[(&str, &str)] = &[
 #[test]
 fn node_cases_pass() {
     let python = std::env::var("PANOPLY_TEST_PYTHON").unwrap_or_else(|_| "python3".to_string());
-    let Some(folder) = onnx_cases::folder(&python) else {
+    let Some(nodes) = onnx_cases::folder(&python) else {
         eprintln!(
-            "SKIPPED: node cases of ONNX: {python} has no package onnx with test data; set PANOPLY_TEST_PYTHON to another Python"
+            "SKIPPED: cases of ONNX operators: {python} has no package onnx with test data; set PANOPLY_TEST_PYTHON to another Python"
         );
         return;
     };
-    let cases = onnx_cases::run(&folder, "", |_| ());
-    let wrong: Vec<String> = cases
-        .iter()
-        .filter_map(|case| match &case.outcome {
-            Outcome::Wrong(_) if DISPUTED.iter().any(|(name, _)| *name == case.name) => None,
-            Outcome::Wrong(why) => Some(format!("{}: {why}", case.name)),
-            Outcome::Passed | Outcome::Refused(_) => None,
-        })
-        .collect();
+    ["node", "pytorch-converted", "pytorch-operator"].iter().for_each(|name| check(name, &nodes.with_file_name(name)));
+}
+
+/// Checks that no case of a folder is wrong and that enough pass.
+fn check(name: &str, folder: &Path) {
+    let cases = onnx_cases::run(folder, "", |_| ());
+    let wrong = cases.iter().filter_map(|case| match &case.outcome {
+        Outcome::Wrong(_) if DISPUTED.iter().any(|(name, _)| *name == case.name) => None,
+        Outcome::Wrong(why) => Some(format!("{}: {why}", case.name)),
+        Outcome::Passed | Outcome::Refused(_) => None,
+    });
+    let wrong: Vec<String> = wrong.collect();
     assert!(wrong.is_empty(), "wrong results:\n{}", wrong.join("\n"));
     let passed = cases.iter().filter(|case| case.outcome == Outcome::Passed).count();
-    let golden = PASSING.iter().find(|(count, _)| *count == cases.len());
-    let least = golden.map_or(cases.len() * MIN_PERCENT / 100, |(_, passed)| *passed);
+    let golden = PASSING.iter().find(|(folder, count, _)| *folder == name && *count == cases.len());
+    let least = golden.map_or(cases.len() * MIN_PERCENT / 100, |(.., passed)| *passed);
     assert!(
         passed >= least,
-        "{passed} of {} cases pass, {least} are expected; run the example onnx_cases",
+        "{passed} of {} cases in {name} pass, {least} are expected; run the example onnx_cases",
         cases.len()
     );
 }

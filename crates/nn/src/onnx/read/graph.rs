@@ -87,7 +87,13 @@ impl From<Tensor> for Value {
 impl Value {
     /// Creates a value from integers on the host, which become elements of this type.
     pub fn from_integers(values: &[i64], dims: &[usize], dtype: DType) -> Value {
-        Value { tensor: Tensor::from_slice(values, dims).cast(dtype), ints: Some(values.into()) }
+        // Not by a cast on the device, which need not have 64-bit integers.
+        let tensor = match dtype {
+            DType::I32 => Tensor::from_slice(&values.iter().map(|value| *value as i32).collect::<Vec<i32>>(), dims),
+            DType::Bool => Tensor::from_slice(&values.iter().map(|value| *value != 0).collect::<Vec<bool>>(), dims),
+            _ => Tensor::from_slice(values, dims).cast(dtype),
+        };
+        Value { tensor, ints: Some(values.into()) }
     }
 }
 

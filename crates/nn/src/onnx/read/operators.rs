@@ -219,13 +219,13 @@ impl<'a> Operands<'a> {
         let value = self.value(n)?;
         match &value.ints {
             Some(ints) => Ok(ints.to_vec()),
-            None => value.tensor.cast(DType::I64).to_vec::<i64>().map_err(|error| computed(n, &error)),
+            None => host_integers(&value.tensor).map_err(|error| computed(n, &error)),
         }
     }
 
     /// Returns the n-th operand as f64.
     fn reals(&self, n: usize) -> Result<Vec<f64>> {
-        self.x(n)?.cast(DType::F64).to_vec::<f64>().map_err(|error| computed(n, &error))
+        host_reals(self.x(n)?).map_err(|error| computed(n, &error))
     }
 
     /// Returns the only integer of the n-th operand; `None` if it is omitted.
@@ -257,6 +257,25 @@ impl<'a> Operands<'a> {
 fn computed(n: usize, error: &Error) -> Error {
     let message = format!("operand {n} decides about shapes, but depends on the inputs of a compiled function");
     Error::unsupported(message).note(error.message())
+}
+
+/// Reads integers back, without 64-bit arithmetic for types that do not need it.
+fn host_integers(x: &Tensor) -> Result<Vec<i64>> {
+    match x.dtype() {
+        DType::Bool | DType::U8 | DType::I8 | DType::U16 | DType::I16 | DType::I32 => {
+            Ok(x.cast(DType::I32).to_vec::<i32>()?.into_iter().map(i64::from).collect())
+        }
+        _ => x.cast(DType::I64).to_vec::<i64>(),
+    }
+}
+
+/// Reads numbers back as f64, without f64 arithmetic for types that do not need it.
+fn host_reals(x: &Tensor) -> Result<Vec<f64>> {
+    match x.dtype() {
+        DType::F64 | DType::U32 | DType::U64 => x.cast(DType::F64).to_vec::<f64>(),
+        dtype if dtype.is_float() => Ok(x.cast(DType::F32).to_vec::<f32>()?.into_iter().map(f64::from).collect()),
+        _ => Ok(host_integers(x)?.into_iter().map(|value| value as f64).collect()),
+    }
 }
 
 /// Returns an axis counted from the front.

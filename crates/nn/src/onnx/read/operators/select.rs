@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use panoply_tensor::{DType, Error, Result, SortOrder, Tensor};
 
-use super::{Operands, Operator, Results, axis_of, numel, unsupported};
+use super::{Operands, Operator, Results, axis_of, host_reals, numel, unsupported};
 
 /// Name, attributes and rule of each operator.
 pub const OPERATORS: &[Operator] = &[
@@ -73,7 +73,7 @@ fn unique(o: &Operands<'_>) -> Result<Results> {
         None => (o.x(0)?.reshape([-1]), 0),
     };
     let count = x.shape()?.dims()[axis];
-    let values = x.movedim(axis as isize, 0).cast(DType::F64).to_vec::<f64>()?;
+    let values = host_reals(&x.movedim(axis as isize, 0))?;
     let width = values.len().checked_div(count).unwrap_or(0);
     let row = |n: usize| &values[n * width..(n + 1) * width];
     let compare = |a: &[f64], b: &[f64]| {
