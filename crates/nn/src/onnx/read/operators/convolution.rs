@@ -200,8 +200,16 @@ fn conv_transpose(o: &Operands<'_>) -> Result<Results> {
             None => geometry.pads[at],
             Some(shape) => {
                 let total = whole - shape[at];
+                if total < 0 && o.list("output_shape").is_none() {
+                    return Err(unsupported(format!("auto_pad {mode} with a stride that is larger than the filter")));
+                }
                 let (less, more) = (total.div_euclid(2), total - total.div_euclid(2));
-                if mode == "SAME_UPPER" { (less, more) } else { (more, less) }
+                match mode {
+                    // Zeros at the end, as in onnxruntime.
+                    _ if total < 0 => (0, total),
+                    "SAME_UPPER" => (less, more),
+                    _ => (more, less),
+                }
             }
         };
         y = padded(&y, 2 + at, (-before, extra[at] - after), &Padding::Constant(scalar(0.0, y.dtype())))?;

@@ -102,28 +102,29 @@ fn keep_aspect_ratio(o: &Operands<'_>, all: &mut [(usize, Resizing)], has_sizes:
 
 /// Returns the input coordinate of an output position.
 fn coordinate(o: &Operands<'_>, at: usize, r: &Resizing) -> Result<f64> {
-    let (at, new, old) = (at as f64, r.new as f64, r.old as f64);
+    // In f32 as in onnxruntime: where a coordinate lies between two elements, its rounding decides which is nearer.
+    let (at, new, old, scale) = (at as f32, r.new as f32, r.old as f32, r.scale as f32);
+    let (start, end) = (r.region.0 as f32, r.region.1 as f32);
     let early = if o.opset < 11 { "asymmetric" } else { "half_pixel" };
     // The length before rounding, on which some modes depend.
-    let exact = r.scale * old;
-    Ok(match o.text("coordinate_transformation_mode", early) {
-        "half_pixel" => (at + 0.5) / r.scale - 0.5,
+    let exact = scale * old;
+    let found = match o.text("coordinate_transformation_mode", early) {
+        "half_pixel" => (at + 0.5) / scale - 0.5,
         "half_pixel_symmetric" => {
             let (adjustment, center) = (new / exact, old / 2.0);
-            center * (1.0 - adjustment) + (at + 0.5) / r.scale - 0.5
+            center * (1.0 - adjustment) + (at + 0.5) / scale - 0.5
         }
-        "pytorch_half_pixel" if new > 1.0 => (at + 0.5) / r.scale - 0.5,
+        "pytorch_half_pixel" if new > 1.0 => (at + 0.5) / scale - 0.5,
         "pytorch_half_pixel" => 0.0,
         "align_corners" if new > 1.0 => at * (old - 1.0) / (exact - 1.0),
         "align_corners" => 0.0,
-        "asymmetric" => at / r.scale,
-        "tf_half_pixel_for_nn" => (at + 0.5) / r.scale,
-        "tf_crop_and_resize" if new > 1.0 => {
-            r.region.0 * (old - 1.0) + at * (r.region.1 - r.region.0) * (old - 1.0) / (new - 1.0)
-        }
-        "tf_crop_and_resize" => 0.5 * (r.region.0 + r.region.1) * (old - 1.0),
+        "asymmetric" => at / scale,
+        "tf_half_pixel_for_nn" => (at + 0.5) / scale,
+        "tf_crop_and_resize" if new > 1.0 => start * (old - 1.0) + at * (end - start) * (old - 1.0) / (new - 1.0),
+        "tf_crop_and_resize" => 0.5 * (start + end) * (old - 1.0),
         other => return Err(unsupported(format!("the coordinates {other}"))),
-    })
+    };
+    Ok(found.into())
 }
 
 /// Returns the position of the nearest element.
