@@ -15,7 +15,7 @@ use crate::checkpoint::WholeFile;
 use crate::module::Module;
 use crate::network::Model;
 use proto::{Data, Graph};
-pub use read::{Imported, Input};
+pub use read::{Imported, Input, SupportedOperator, read_tensor, supported_operators};
 
 /// Maximum size of an ONNX file: a Protocol Buffers message is smaller than 2 GiB.
 pub const MAX_BYTES: u64 = i32::MAX as u64;

@@ -108,6 +108,13 @@ const TOOLS: &[Tool] = &[
         how: Installer::Pip { arch: "x86_64", packages: &["onnxruntime==1.*", "numpy"] },
     },
     Tool {
+        name: "ONNX's test cases",
+        loses: "the expected outputs of every ONNX operator",
+        present: |place| has_package(place, "onnx"),
+        // The wheels of later versions have no test cases.
+        how: Installer::Pip { arch: "x86_64", packages: &["onnx==1.20.1"] },
+    },
+    Tool {
         name: "OpenAI's Python client",
         loses: "the check of `serve` with it",
         present: |repo| has_package(repo, "openai"),

@@ -3,22 +3,31 @@
 //! The file is untrusted: [`message`] checks lengths, the bytes of a constant must match its shape, and all memory is counted before it is
 //! allocated. All unsupported operators are named in one error before any constant is read. [`operators`] has the table of operators.
 
+mod convert;
+mod external;
+mod fold;
+mod graph;
 mod message;
 mod operators;
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet};
+use std::cell::Cell;
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
 use panoply_tensor::{DType, Error, ReadBudget, Result, Shape, Tensor};
 
-use operators::{Operands, Rule};
+use convert::{Converter, all_nodes, all_tensors, called};
+use graph::{Graph, Value};
+pub use operators::{SupportedOperator, supported_operators};
 
 /// Supported opset versions.
-const OPSETS: std::ops::RangeInclusive<i64> = 7..=26;
+const OPSETS: std::ops::RangeInclusive<i64> = 6..=26;
 /// Maximum rank of a constant or an input.
 const MAX_AXES: usize = 16;
+/// Maximum depth of graphs within attributes, such as the body of a loop within a branch.
+const MAX_NESTED_GRAPHS: usize = 8;
 
 /// A network that was read from an ONNX file.
 #[derive(Clone, Debug)]
@@ -27,8 +36,7 @@ pub struct Imported {
     pub inputs: Vec<Input>,
     /// Names of the outputs, in order.
     pub outputs: Vec<String>,
-    nodes: Vec<Node>,
-    constants: BTreeMap<String, Value>,
+    graph: Graph,
 }
 
 /// An input of a network.
@@ -42,75 +50,63 @@ pub struct Input {
     pub dims: Vec<Option<usize>>,
 }
 
-/// The memory that parsing a file may take.
+/// The limits of parsing a file.
 struct Memory<'a> {
     budget: &'a ReadBudget,
     path: &'a Path,
+    /// True if the model is the file at the path, so that its folder can have external data.
+    is_file: bool,
+    depth: Cell<usize>,
 }
 
-impl Memory<'_> {
+impl<'a> Memory<'a> {
+    fn new(budget: &'a ReadBudget, path: &'a Path, is_file: bool) -> Memory<'a> {
+        Memory { budget, path, is_file, depth: Cell::new(0) }
+    }
+
     /// Counts bytes that are about to be allocated. The text of the error is not shown: the caller reports [`ReadBudget::exceeded`].
     fn take(&self, bytes: usize) -> Result<(), String> {
         self.budget.take(bytes as u64, self.path).map_err(|error| error.message().to_string())
     }
-}
 
-/// An operator applied to named values.
-#[derive(Clone, Debug)]
-struct Node {
-    operator: String,
-    rule: Rule,
-    inputs: Vec<String>,
-    outputs: Vec<String>,
-    attributes: Arc<BTreeMap<String, Attribute>>,
-    opset: i64,
-}
-
-/// An attribute of a node.
-#[derive(Clone, Debug)]
-struct Attribute {
-    float: f32,
-    int: i64,
-    ints: Vec<i64>,
-    floats: Vec<f32>,
-    tensor: Option<Value>,
-}
-
-/// A value of the graph.
-#[derive(Clone, Debug)]
-struct Value {
-    tensor: Tensor,
-    /// Elements of an i64 constant, such as a shape.
-    ints: Option<Arc<[i64]>>,
+    /// Calls `parse` for a graph within an attribute.
+    fn nested<T>(&self, parse: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
+        if self.depth.get() >= MAX_NESTED_GRAPHS {
+            return Err(format!("graphs are nested more than {MAX_NESTED_GRAPHS} deep"));
+        }
+        self.depth.set(self.depth.get() + 1);
+        let parsed = parse();
+        self.depth.set(self.depth.get() - 1);
+        parsed
+    }
 }
 
 impl Imported {
     /// Reads a file.
     ///
     /// # Errors
-    /// If the file cannot be read, is not an ONNX model, or has operators, element types or external data that are not supported.
+    /// If the file cannot be read, is not an ONNX model, has operators or element types that are not supported, or has external data outside
+    /// of its folder.
     pub fn open(path: &Path) -> Result<Imported> {
         let budget = ReadBudget::for_file(path)?;
         let bytes = budget.read_file(path)?;
-        Imported::parse_within(path, &bytes, &budget)
+        Imported::parse_within(&bytes, &Memory::new(&budget, path, true))
     }
 
-    /// Parses the bytes of a file; `path` is only named in errors.
+    /// Parses the bytes of a file; `path` is only named in errors. External data is not supported.
     ///
     /// # Errors
     /// As for [`Imported::open`].
     pub fn parse(path: &Path, bytes: &[u8]) -> Result<Imported> {
-        Imported::parse_within(path, bytes, &ReadBudget::for_size(bytes.len() as u64)?)
+        let budget = ReadBudget::for_size(bytes.len() as u64)?;
+        Imported::parse_within(bytes, &Memory::new(&budget, path, false))
     }
 
-    fn parse_within(path: &Path, bytes: &[u8], budget: &ReadBudget) -> Result<Imported> {
-        let corrupt = |why: String| match budget.is_exceeded() {
-            true => budget.exceeded(path),
-            false => Error::corrupt(format!("{}: not a readable ONNX model: {why}", path.display())),
-        };
+    fn parse_within(bytes: &[u8], memory: &Memory<'_>) -> Result<Imported> {
+        let path = memory.path;
+        let corrupt = |why: String| read_error(memory, &why);
         let unsupported = |why: String| Error::unsupported(format!("{}: {why}", path.display()));
-        let memory = Memory { budget, path };
-        let model = message::model(bytes, &memory).map_err(corrupt)?;
+        let model = message::model(bytes, memory).map_err(corrupt)?;
         let graph = model.graph.ok_or_else(|| corrupt("it has no graph".to_string()))?;
         let opset = model.opsets.iter().find(|(domain, _)| is_onnx(domain)).map_or(0, |(_, version)| *version);
         if !OPSETS.contains(&opset) {
@@ -119,36 +115,28 @@ impl Imported {
                 "operator set {opset} is not supported; export the model with one of {known}"
             )));
         }
-        let unknown: BTreeSet<String> = graph.nodes.iter().filter(|node| rule(node).is_none()).map(qualified).collect();
-        if !unknown.is_empty() {
-            let names = unknown.into_iter().collect::<Vec<String>>().join(", ");
-            return Err(unsupported(format!("operators that are not supported: {names}")));
-        }
-        let unsupported_attributes = graph.nodes.iter().flat_map(|node| {
-            let supported = operators::find(&node.operator).map_or(&[][..], |(_, attributes)| attributes);
-            let others = node.attributes.iter().filter(|attribute| !supported.contains(&attribute.name.as_str()));
-            others.map(|attribute| format!("{} of {}", attribute.name, node.operator))
-        });
-        let names = unsupported_attributes.collect::<BTreeSet<String>>().into_iter().collect::<Vec<String>>();
-        if !names.is_empty() {
-            return Err(unsupported(format!("attributes that are not supported: {}", names.join(", "))));
-        }
-        let mut constants = BTreeMap::new();
-        for tensor in &graph.initializers {
-            constants.insert(tensor.name.clone(), constant(tensor, &memory).map_err(corrupt)?);
-        }
-        let inputs = graph.inputs.iter().filter(|info| !constants.contains_key(&info.name));
-        let inputs = inputs.map(input).collect::<Result<_, String>>().map_err(corrupt)?;
-        let nodes = graph.nodes.into_iter().map(|node| owned(node, opset, &memory));
-        let nodes = nodes.collect::<Result<_, String>>().map_err(corrupt)?;
-        let outputs: Vec<String> = graph.outputs.into_iter().map(|info| info.name).collect();
-        if outputs.is_empty() {
+        check_operators(&graph, &model.functions).map_err(unsupported)?;
+        let initialized: BTreeSet<&str> = graph.initializers.iter().map(|tensor| &tensor.name[..]).collect();
+        let inputs = graph.inputs.iter().filter(|info| !initialized.contains(&info.name[..]));
+        let inputs: Vec<Input> = inputs.map(input).collect::<Result<_, String>>().map_err(corrupt)?;
+        // Constants in other files allow as much memory as those in the model's own.
+        let tensors = all_tensors(&graph, &model.functions);
+        let beside = external::file_bytes(&tensors, memory);
+        let wider = ReadBudget::for_size(beside.saturating_add(bytes.len() as u64))?;
+        let memory = &Memory::new(if beside > 0 { &wider } else { memory.budget }, path, memory.is_file);
+        let corrupt = |why: String| read_error(memory, &why);
+        let mut graph = Converter::new(&model.functions, opset, memory).graph(&graph).map_err(corrupt)?;
+        graph.inputs = inputs.iter().map(|input| input.name.clone()).collect();
+        if graph.outputs.is_empty() {
             return Err(corrupt("its graph has no outputs".to_string()));
         }
-        Ok(Imported { inputs, outputs, nodes, constants })
+        Ok(Imported { inputs, outputs: graph.outputs.clone(), graph })
     }
 
     /// Runs the network; the results are in the order of [`Imported::outputs`].
+    ///
+    /// Shapes and other numbers that decide about shapes are computed on the host. If such a number depends on the inputs, their values are
+    /// read back, which is not possible in a compiled function.
     ///
     /// # Errors
     /// If the inputs do not fit the network, or the use of an operator is not supported.
@@ -157,63 +145,73 @@ impl Imported {
             let message = format!("the network has {} inputs, but {} were passed", self.inputs.len(), inputs.len());
             return Err(Error::mistake(message));
         }
-        let named = self.inputs.iter().map(|input| input.name.clone());
-        let given = inputs.iter().map(|tensor| Value { tensor: tensor.clone(), ints: None });
-        let mut values: BTreeMap<String, Value> = named.zip(given).collect();
-        for node in &self.nodes {
-            let value = node.apply(|name| values.get(name).or_else(|| self.constants.get(name)))?;
-            values.extend(node.outputs.first().map(|name| (name.clone(), value)));
+        for (tensor, input) in inputs.iter().zip(&self.inputs) {
+            if tensor.dtype() != input.dtype {
+                let message =
+                    format!("the input {} holds {}, but {} was passed", input.name, input.dtype, tensor.dtype());
+                return Err(Error::mistake(message).note("cast it with `.cast(DType::…)`"));
+            }
         }
-        let output = |name: &String| {
-            let value = values.get(name).or_else(|| self.constants.get(name));
-            let missing =
-                || Error::corrupt(format!("the output {name} of the ONNX model is not computed by any operator"));
-            value.map(|value| value.tensor.clone()).ok_or_else(missing)
-        };
-        self.outputs.iter().map(output).collect()
+        let given = inputs.iter().map(|tensor| tensor.clone().into()).collect();
+        Ok(self.graph.run(given, None)?.into_iter().map(|value| value.tensor).collect())
     }
 }
 
-impl Node {
-    fn apply<'a>(&'a self, find: impl Fn(&str) -> Option<&'a Value>) -> Result<Value> {
-        let fail = |why: Error| {
-            let output = self.outputs.first().map_or("", String::as_str);
-            why.note(format!("in the ONNX operator {} that computes `{output}`", self.operator))
-        };
-        let find = |name: &String| match find(name) {
-            None if name.is_empty() => Ok(None),
-            None => Err(fail(Error::corrupt(format!("the value `{name}` is not computed before its use")))),
-            found => Ok(found),
-        };
-        let values = self.inputs.iter().map(find).collect::<Result<Vec<_>>>()?;
-        let value = (self.rule)(&Operands { values, attributes: &self.attributes, opset: self.opset }).map_err(fail)?;
-        value.tensor.check().map_err(fail)?;
-        Ok(value)
+/// Reads a file that holds one ONNX `TensorProto` message, such as the inputs and outputs of ONNX's test cases.
+///
+/// # Errors
+/// If the file cannot be read, is not a tensor, or its element type is not supported.
+pub fn read_tensor(path: &Path) -> Result<Tensor> {
+    let budget = ReadBudget::for_file(path)?;
+    let (bytes, memory) = (budget.read_file(path)?, Memory::new(&budget, path, false));
+    let value = message::tensor(&bytes, &memory).and_then(|tensor| constant(&tensor, &memory));
+    let value =
+        value.map_err(|why| Error::corrupt(format!("{}: not a readable ONNX tensor: {why}", path.display())))?;
+    Ok(value.tensor)
+}
+
+/// Checks that all operators and attributes are supported; the error names all that are not.
+fn check_operators(graph: &message::Graph<'_>, functions: &[message::Function<'_>]) -> Result<(), String> {
+    // Functions of the model are known; the operators in them must be known as well.
+    let bodies = functions.iter().flat_map(|function| all_nodes(&function.nodes));
+    let nodes = all_nodes(&graph.nodes).into_iter().chain(bodies);
+    let nodes: Vec<_> = nodes.filter(|node| called(node, functions).is_none()).collect();
+    let is_known = |node: &message::Node<'_>| is_onnx(&node.domain) && operators::find(&node.operator).is_some();
+    let unknown: BTreeSet<String> = nodes.iter().filter(|node| !is_known(node)).map(|node| qualified(node)).collect();
+    if !unknown.is_empty() {
+        return Err(format!("operators that are not supported: {}", listed(unknown)));
     }
+    let attributes = nodes.iter().flat_map(|node| {
+        let supported = operators::find(&node.operator).map_or(&[][..], |(_, attributes)| attributes);
+        let others = node.attributes.iter().filter(|attribute| !supported.contains(&attribute.name.as_str()));
+        others.map(|attribute| format!("{} of {}", attribute.name, node.operator))
+    });
+    let unknown: BTreeSet<String> = attributes.collect();
+    match unknown.is_empty() {
+        true => Ok(()),
+        false => Err(format!("attributes that are not supported: {}", listed(unknown))),
+    }
+}
+
+/// Returns the error of a model that cannot be read for this reason.
+fn read_error(memory: &Memory<'_>, why: &str) -> Error {
+    match memory.budget.is_exceeded() {
+        true => memory.budget.exceeded(memory.path),
+        false => Error::corrupt(format!("{}: not a readable ONNX model: {why}", memory.path.display())),
+    }
+}
+
+fn listed(names: BTreeSet<String>) -> String {
+    names.into_iter().collect::<Vec<String>>().join(", ")
 }
 
 fn is_onnx(domain: &str) -> bool {
     domain.is_empty() || domain == "ai.onnx"
 }
 
-fn rule(node: &message::Node<'_>) -> Option<Rule> {
-    is_onnx(&node.domain).then(|| operators::find(&node.operator)).flatten().map(|(rule, _)| rule)
-}
-
 /// Returns the name of an operator, prefixed with its domain if that is not ONNX's own.
 fn qualified(node: &message::Node<'_>) -> String {
     if is_onnx(&node.domain) { node.operator.clone() } else { format!("{}.{}", node.domain, node.operator) }
-}
-
-fn owned(node: message::Node<'_>, opset: i64, memory: &Memory<'_>) -> Result<Node, String> {
-    let rule = rule(&node).ok_or("an operator has no rule")?;
-    let mut attributes = BTreeMap::new();
-    for message::Attribute { name, float, int, ints, floats, tensor } in node.attributes {
-        let tensor = tensor.as_ref().map(|tensor| constant(tensor, memory)).transpose()?;
-        attributes.insert(name, Attribute { float, int, ints, floats, tensor });
-    }
-    let message::Node { inputs, outputs, operator, .. } = node;
-    Ok(Node { operator, rule, inputs, outputs, attributes: attributes.into(), opset })
 }
 
 fn input(info: &message::ValueInfo) -> Result<Input, String> {
@@ -249,13 +247,11 @@ fn dtype(kind: i64) -> Result<DType, String> {
 fn constant(tensor: &message::Tensor<'_>, memory: &Memory<'_>) -> Result<Value, String> {
     let fail = |why: &str| format!("the constant `{}` {why}", tensor.name);
     let kind = dtype(tensor.kind).map_err(|why| fail(&format!("is not readable: {why}")))?;
-    if tensor.external {
-        return Err(fail("is in another file, which is not supported; store the model as one file"));
-    }
     let lengths = tensor.dims.iter().map(|dim| usize::try_from(*dim)).collect::<Result<Vec<usize>, _>>();
     let lengths = lengths.ok().filter(|dims| dims.len() <= MAX_AXES).ok_or_else(|| fail("has an invalid shape"))?;
     let count = lengths.iter().try_fold(1usize, |count, length| count.checked_mul(*length));
     let bytes: Cow<'_, [u8]> = match tensor.raw {
+        _ if tensor.external => external::bytes(tensor, memory).map_err(|why| fail(&why))?.into(),
         Some(raw) => raw.into(),
         None => {
             memory.take((tensor.floats.len() + tensor.doubles.len() + tensor.ints.len()) * size_of::<u64>())?;
@@ -266,10 +262,7 @@ fn constant(tensor: &message::Tensor<'_>, memory: &Memory<'_>) -> Result<Value, 
         return Err(fail(&format!("of shape {lengths:?} in {kind} has {} bytes", bytes.len())));
     }
     memory.take(2 * bytes.len())?;
-    let ints = (kind == DType::I64).then(|| {
-        let (words, _) = bytes.as_chunks::<8>();
-        words.iter().map(|word| i64::from_le_bytes(*word)).collect()
-    });
+    let ints = graph::host_integers(&bytes, kind).map(Arc::from);
     Ok(Value { tensor: Tensor::from_bytes(&bytes, Shape::new(lengths), kind), ints })
 }
 

@@ -11,7 +11,7 @@ use panoply_tensor::{DType, Device, Rng, Tensor};
 
 /// A Protocol Buffers message.
 #[derive(Clone, Default)]
-struct Message(Vec<u8>);
+pub struct Message(pub Vec<u8>);
 
 impl Message {
     fn varint(mut self, mut value: u64) -> Message {
@@ -23,21 +23,21 @@ impl Message {
         self
     }
 
-    fn int(self, field: u64, value: i64) -> Message {
+    pub fn int(self, field: u64, value: i64) -> Message {
         self.varint(field << 3).varint(value as u64)
     }
 
-    fn bytes(self, field: u64, bytes: &[u8]) -> Message {
+    pub fn bytes(self, field: u64, bytes: &[u8]) -> Message {
         let mut message = self.varint(field << 3 | 2).varint(bytes.len() as u64);
         message.0.extend(bytes);
         message
     }
 
-    fn text(self, field: u64, text: &str) -> Message {
+    pub fn text(self, field: u64, text: &str) -> Message {
         self.bytes(field, text.as_bytes())
     }
 
-    fn message(self, field: u64, message: &Message) -> Message {
+    pub fn message(self, field: u64, message: &Message) -> Message {
         self.bytes(field, &message.0)
     }
 }
@@ -94,11 +94,11 @@ fn model(
     Message::default().int(1, 8).message(7, &graph).message(8, &Message::default().text(1, "").int(2, opset)).0
 }
 
-fn floats(values: &[f32]) -> Vec<u8> {
+pub fn floats(values: &[f32]) -> Vec<u8> {
     values.iter().flat_map(|value| value.to_le_bytes()).collect()
 }
 
-fn ints(values: &[i64]) -> Vec<u8> {
+pub fn ints(values: &[i64]) -> Vec<u8> {
     values.iter().flat_map(|value| value.to_le_bytes()).collect()
 }
 

@@ -1,7 +1,7 @@
 //! Protocol Buffers messages of an ONNX model, parsed without copying tensor data. Field numbers are those of `onnx.proto`.
 //!
-//! The input is untrusted. Every length is checked against the number of remaining bytes, and parsing does not recurse. Memory is reserved
-//! in the read budget before it is allocated, because an empty message of two bytes becomes a struct of several hundred bytes.
+//! The input is untrusted. Every length is checked against the number of remaining bytes, and graphs are nested to a limited depth. Memory
+//! is reserved in the read budget before it is allocated, because an empty message of two bytes becomes a struct of several hundred bytes.
 
 use super::Memory;
 
@@ -14,6 +14,27 @@ pub struct Model<'a> {
     /// Graph, if there is one.
     pub graph: Option<Graph<'a>>,
     /// Domain and version of each opset; the empty domain is ONNX's own.
+    pub opsets: Vec<(String, i64)>,
+    /// Functions, which nodes call like operators.
+    pub functions: Vec<Function<'a>>,
+}
+
+/// A function: nodes with named inputs, outputs and attributes.
+#[derive(Debug, Default)]
+pub struct Function<'a> {
+    /// Name of the function.
+    pub name: String,
+    /// Domain of the function.
+    pub domain: String,
+    /// Names of the inputs.
+    pub inputs: Vec<String>,
+    /// Names of the outputs.
+    pub outputs: Vec<String>,
+    /// Operators in topological order.
+    pub nodes: Vec<Node<'a>>,
+    /// Attributes with a default value.
+    pub defaults: Vec<Attribute<'a>>,
+    /// Domain and version of each opset.
     pub opsets: Vec<(String, i64)>,
 }
 
@@ -58,8 +79,16 @@ pub struct Attribute<'a> {
     pub ints: Vec<i64>,
     /// Float values.
     pub floats: Vec<f32>,
+    /// Text value.
+    pub text: String,
+    /// Text values.
+    pub texts: Vec<String>,
     /// Tensor value.
     pub tensor: Option<Tensor<'a>>,
+    /// Name of the function's attribute that has the value; empty if the value is here.
+    pub reference: String,
+    /// Graph value, such as the body of a loop.
+    pub graph: Option<Graph<'a>>,
 }
 
 /// A constant.
@@ -81,6 +110,8 @@ pub struct Tensor<'a> {
     pub ints: Vec<i64>,
     /// True if the elements are in another file.
     pub external: bool,
+    /// Keys and values that say where in which file the elements are.
+    pub location: Vec<(String, String)>,
 }
 
 /// A named value with its shape.
@@ -234,11 +265,30 @@ pub fn model<'a>(bytes: &'a [u8], memory: &Memory<'_>) -> Parsed<Model<'a>> {
         match number {
             7 => model.graph = Some(graph(field.bytes()?, memory)?),
             8 => push(&mut model.opsets, opset(field.bytes()?, memory)?, memory)?,
+            25 => push(&mut model.functions, function(field.bytes()?, memory)?, memory)?,
             _ => {}
         }
         Ok(())
     })?;
     Ok(model)
+}
+
+fn function<'a>(bytes: &'a [u8], memory: &Memory<'_>) -> Parsed<Function<'a>> {
+    let mut function = Function::default();
+    fields(bytes, |number, field| {
+        match number {
+            1 => function.name = field.text(memory)?,
+            4 => push(&mut function.inputs, field.text(memory)?, memory)?,
+            5 => push(&mut function.outputs, field.text(memory)?, memory)?,
+            7 => push(&mut function.nodes, node(field.bytes()?, memory)?, memory)?,
+            9 => push(&mut function.opsets, opset(field.bytes()?, memory)?, memory)?,
+            10 => function.domain = field.text(memory)?,
+            11 => push(&mut function.defaults, attribute(field.bytes()?, memory)?, memory)?,
+            _ => {}
+        }
+        Ok(())
+    })?;
+    Ok(function)
 }
 
 fn opset(bytes: &[u8], memory: &Memory<'_>) -> Parsed<(String, i64)> {
@@ -293,9 +343,13 @@ fn attribute<'a>(bytes: &'a [u8], memory: &Memory<'_>) -> Parsed<Attribute<'a>> 
             1 => attribute.name = field.text(memory)?,
             2 => attribute.float = field.float()?,
             3 => attribute.int = field.int()?,
+            4 => attribute.text = field.text(memory)?,
+            6 => attribute.graph = Some(memory.nested(|| graph(field.bytes()?, memory))?),
             5 => attribute.tensor = Some(tensor(field.bytes()?, memory)?),
             7 => field.floats(&mut attribute.floats, memory)?,
             8 => field.ints(&mut attribute.ints, memory)?,
+            21 => attribute.reference = field.text(memory)?,
+            9 => push(&mut attribute.texts, field.text(memory)?, memory)?,
             _ => {}
         }
         Ok(())
@@ -303,7 +357,22 @@ fn attribute<'a>(bytes: &'a [u8], memory: &Memory<'_>) -> Parsed<Attribute<'a>> 
     Ok(attribute)
 }
 
-fn tensor<'a>(bytes: &'a [u8], memory: &Memory<'_>) -> Parsed<Tensor<'a>> {
+/// Parses a key and its value.
+fn entry(bytes: &[u8], memory: &Memory<'_>) -> Parsed<(String, String)> {
+    let mut entry = (String::new(), String::new());
+    fields(bytes, |number, field| {
+        match number {
+            1 => entry.0 = field.text(memory)?,
+            2 => entry.1 = field.text(memory)?,
+            _ => {}
+        }
+        Ok(())
+    })?;
+    Ok(entry)
+}
+
+/// Parses a constant.
+pub fn tensor<'a>(bytes: &'a [u8], memory: &Memory<'_>) -> Parsed<Tensor<'a>> {
     let mut tensor = Tensor::default();
     fields(bytes, |number, field| {
         match number {
@@ -314,6 +383,7 @@ fn tensor<'a>(bytes: &'a [u8], memory: &Memory<'_>) -> Parsed<Tensor<'a>> {
             8 => tensor.name = field.text(memory)?,
             9 => tensor.raw = Some(field.bytes()?),
             10 => field.doubles(&mut tensor.doubles, memory)?,
+            13 => push(&mut tensor.location, entry(field.bytes()?, memory)?, memory)?,
             14 => tensor.external = field.int()? != 0,
             _ => {}
         }

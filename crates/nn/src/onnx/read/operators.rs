@@ -1,13 +1,120 @@
-//! Supported ONNX operators: each is one expression of tensor methods.
+//! Supported ONNX operators: each is one expression of tensor methods. The modules below group them by kind.
+
+mod activation;
+mod attention;
+mod constant;
+mod control;
+mod convolution;
+mod element_wise;
+mod index;
+mod linear;
+mod loss;
+mod normalization;
+mod pool;
+mod quantize;
+mod recurrent;
+mod reduce;
+mod resize;
+mod sample;
+mod select;
+mod shape;
+mod signal;
+mod slice;
 
 use std::collections::BTreeMap;
 
-use panoply_tensor::{Error, Result, Shape, Tensor};
+use panoply_tensor::{DType, Error, Result, Scalar, Shape, Tensor};
 
-use super::{Attribute, Value};
+use super::graph::{Attribute, Scope, Value};
+pub use slice::slice_ranges;
 
-/// A function that computes the first result of an operator.
-pub type Rule = fn(&Operands<'_>) -> Result<Value>;
+/// Computes the results of an operator.
+pub type Rule = fn(&Operands<'_>) -> Result<Results>;
+
+/// Name, supported attributes and rule of an operator.
+type Operator = (&'static str, &'static [&'static str], Rule);
+
+/// The tables of operators, each with the name of its kind.
+const TABLES: &[(&str, &[Operator])] = &[
+    ("Activations", activation::OPERATORS),
+    ("Attention", attention::OPERATORS),
+    ("Constants", constant::OPERATORS),
+    ("Control flow", control::OPERATORS),
+    ("Convolution", convolution::OPERATORS),
+    ("Element-wise", element_wise::OPERATORS),
+    ("Indexing", index::OPERATORS),
+    ("Linear algebra", linear::OPERATORS),
+    ("Losses", loss::OPERATORS),
+    ("Normalization", normalization::OPERATORS),
+    ("Pooling", pool::OPERATORS),
+    ("Quantization", quantize::OPERATORS),
+    ("Recurrent networks", recurrent::OPERATORS),
+    ("Reductions", reduce::OPERATORS),
+    ("Resizing", resize::OPERATORS),
+    ("Sampling", sample::OPERATORS),
+    ("Selection", select::OPERATORS),
+    ("Shapes", shape::OPERATORS),
+    ("Signals", signal::OPERATORS),
+];
+
+/// Returns the rule of an operator, and the names of the attributes that it supports.
+pub fn find(name: &str) -> Option<(Rule, &'static [&'static str])> {
+    let mut operators = TABLES.iter().flat_map(|(_, operators)| *operators);
+    operators.find(|(known, ..)| *known == name).map(|(_, attributes, rule)| (*rule, *attributes))
+}
+
+/// An ONNX operator that can be imported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SupportedOperator {
+    /// Group of similar operators, such as "Pooling".
+    pub kind: &'static str,
+    /// Name of the operator.
+    pub name: &'static str,
+    /// Attributes that are supported.
+    pub attributes: &'static [&'static str],
+}
+
+/// Returns the ONNX operators that can be imported, by kind and name.
+pub fn supported_operators() -> Vec<SupportedOperator> {
+    let described = |kind| move |(name, attributes, _): &Operator| SupportedOperator { kind, name, attributes };
+    TABLES.iter().flat_map(|(kind, operators)| operators.iter().map(described(*kind))).collect()
+}
+
+/// Calls a function of the model.
+pub fn call(o: &Operands<'_>) -> Result<Results> {
+    let body = o.attributes.get("body").and_then(|attribute| attribute.graph.as_ref());
+    let body = body.ok_or_else(|| Error::corrupt("the body of a function is missing"))?;
+    let inputs = (0..o.values.len()).map(|n| o.value(n).cloned()).collect::<Result<Vec<Value>>>()?;
+    // A function does not see the values around its call.
+    Ok(Results(body.run(inputs, None)?.into_iter().map(Some).collect()))
+}
+
+/// Results of an operator in order; `None` for one that is not computed.
+pub struct Results(pub Vec<Option<Value>>);
+
+impl From<Value> for Results {
+    fn from(value: Value) -> Results {
+        Results(vec![Some(value)])
+    }
+}
+
+impl From<Tensor> for Results {
+    fn from(tensor: Tensor) -> Results {
+        Value::from(tensor).into()
+    }
+}
+
+impl From<Vec<Tensor>> for Results {
+    fn from(tensors: Vec<Tensor>) -> Results {
+        Results(tensors.into_iter().map(|tensor| Some(tensor.into())).collect())
+    }
+}
+
+impl<const N: usize> From<[Tensor; N]> for Results {
+    fn from(tensors: [Tensor; N]) -> Results {
+        Vec::from(tensors).into()
+    }
+}
 
 /// Operands and attributes of a node.
 pub struct Operands<'a> {
@@ -17,12 +124,10 @@ pub struct Operands<'a> {
     pub attributes: &'a BTreeMap<String, Attribute>,
     /// Opset version.
     pub opset: i64,
-}
-
-impl From<Tensor> for Value {
-    fn from(tensor: Tensor) -> Value {
-        Value { tensor, ints: None }
-    }
+    /// True for each result that is used.
+    pub is_used: Vec<bool>,
+    /// Values that the graphs of attributes can use.
+    pub scope: &'a Scope<'a>,
 }
 
 impl<'a> Operands<'a> {
@@ -31,10 +136,11 @@ impl<'a> Operands<'a> {
     }
 
     /// Returns the n-th operand.
-    fn x(&self, n: usize) -> Result<&'a Tensor> {
+    pub fn x(&self, n: usize) -> Result<&'a Tensor> {
         Ok(&self.value(n)?.tensor)
     }
 
+    /// Returns the n-th operand; `None` if it is omitted.
     fn optional(&self, n: usize) -> Option<&'a Tensor> {
         Some(&self.values.get(n).copied().flatten()?.tensor)
     }
@@ -44,182 +150,166 @@ impl<'a> Operands<'a> {
         (0..self.values.len()).map(|n| self.x(n)).collect()
     }
 
-    fn int(&self, name: &str, default: i64) -> i64 {
+    /// Returns the shape of the n-th operand.
+    fn dims(&self, n: usize) -> Result<Vec<usize>> {
+        Ok(self.x(n)?.shape()?.dims().to_vec())
+    }
+
+    /// Returns true if the n-th result is used.
+    fn uses(&self, n: usize) -> bool {
+        self.is_used.get(n).copied().unwrap_or(false)
+    }
+
+    /// Applies a function to the first operand.
+    fn map(&self, f: impl FnOnce(&Tensor) -> Tensor) -> Result<Results> {
+        Ok(f(self.x(0)?).into())
+    }
+
+    /// Applies a function to the first two operands, which broadcast.
+    fn zip(&self, f: impl FnOnce(&Tensor, &Tensor) -> Tensor) -> Result<Results> {
+        Ok(f(self.x(0)?, &self.second()?).into())
+    }
+
+    /// Returns the second operand. In opset 6 the attribute `axis` says to which axis of the first operand its first axis belongs.
+    fn second(&self) -> Result<Tensor> {
+        let x = self.x(1)?;
+        let Some(axis) = self.attributes.get("axis").filter(|_| self.flag("broadcast", false)) else {
+            return Ok(x.clone());
+        };
+        if self.opset >= 7 {
+            return Err(unsupported("the attribute broadcast after opset 6"));
+        }
+        let (rank, own) = (self.dims(0)?.len(), self.dims(1)?);
+        let after = rank.checked_sub(axis_of(axis.int, rank)? + own.len());
+        let after = after.ok_or_else(|| Error::corrupt("the second operand has more axes than the first"))?;
+        Ok(shaped(x, &[own, vec![1; after]].concat()))
+    }
+
+    /// Returns an integer attribute.
+    pub fn int(&self, name: &str, default: i64) -> i64 {
         self.attributes.get(name).map_or(default, |attribute| attribute.int)
+    }
+
+    /// Returns true if an integer attribute is not 0.
+    fn flag(&self, name: &str, default: bool) -> bool {
+        self.int(name, default.into()) != 0
     }
 
     fn float(&self, name: &str, default: f64) -> f64 {
         self.attributes.get(name).map_or(default, |attribute| f64::from(attribute.float))
     }
 
+    fn text(&self, name: &str, default: &'a str) -> &'a str {
+        self.attributes.get(name).map_or(default, |attribute| &attribute.text)
+    }
+
+    /// Returns the integers of an attribute.
+    fn list(&self, name: &str) -> Option<&'a [i64]> {
+        self.attributes.get(name).map(|attribute| &attribute.ints[..])
+    }
+
+    /// Returns the element type that an attribute names.
+    fn dtype(&self, name: &str) -> Result<Option<DType>> {
+        let dtype = |attribute: &Attribute| super::dtype(attribute.int).map_err(Error::unsupported);
+        self.attributes.get(name).map(dtype).transpose()
+    }
+
+    /// Returns the integers of the n-th operand.
+    fn numbers(&self, n: usize) -> Result<Vec<i64>> {
+        let value = self.value(n)?;
+        match &value.ints {
+            Some(ints) => Ok(ints.to_vec()),
+            None => host_integers(&value.tensor).map_err(|error| computed(n, &error)),
+        }
+    }
+
+    /// Returns the n-th operand as f64.
+    fn reals(&self, n: usize) -> Result<Vec<f64>> {
+        host_reals(self.x(n)?).map_err(|error| computed(n, &error))
+    }
+
+    /// Returns the only integer of the n-th operand; `None` if it is omitted.
+    fn number(&self, n: usize) -> Result<Option<i64>> {
+        if self.optional(n).is_none() {
+            return Ok(None);
+        }
+        match self.numbers(n)?[..] {
+            [number] => Ok(Some(number)),
+            ref others => Err(Error::corrupt(format!("operand {n} has {} elements, not one", others.len()))),
+        }
+    }
+
     /// Returns the integers of an attribute or, in later opsets, of the n-th operand; `None` if both are absent.
-    fn ints(&self, name: &str, n: usize) -> Result<Option<&'a [i64]>> {
-        if let Some(attribute) = self.attributes.get(name) {
-            return Ok(Some(&attribute.ints));
+    fn ints(&self, name: &str, n: usize) -> Result<Option<Vec<i64>>> {
+        match self.list(name) {
+            Some(list) => Ok(Some(list.to_vec())),
+            None => self.optional(n).map(|_| self.numbers(n)).transpose(),
         }
-        let computed = || {
-            Error::unsupported(format!("operand {n} ({name}) is computed by the model; only constants are supported"))
-        };
-        let value = self.values.get(n).copied().flatten();
-        value.map(|value| value.ints.as_deref().ok_or_else(computed)).transpose()
     }
 
-    fn axis(&self, default: i64) -> isize {
-        self.int("axis", default) as isize
-    }
-
-    /// Returns the axis of a softmax, which before opset 13 includes all later axes.
-    fn softmax_axis(&self) -> Result<isize> {
-        let (rank, axis) = (self.x(0)?.shape()?.ndim() as isize, self.axis(if self.opset < 13 { 1 } else { -1 }));
-        if self.opset < 13 && axis != -1 && axis != rank - 1 {
-            return Err(Error::unsupported("a softmax over several axes is not supported"));
-        }
-        Ok(axis)
+    /// Returns an axis of the first operand, counted from the front.
+    fn axis(&self, default: i64) -> Result<usize> {
+        axis_of(self.int("axis", default), self.x(0)?.shape()?.ndim())
     }
 }
 
-/// Returns the rule of an operator, and the names of the attributes that it supports.
-pub fn find(name: &str) -> Option<(Rule, &'static [&'static str])> {
-    RULES.iter().find(|(known, ..)| *known == name).map(|(_, attributes, rule)| (*rule, *attributes))
+/// Returns the error of an operand whose value must be known, but is not.
+fn computed(n: usize, error: &Error) -> Error {
+    let message = format!("operand {n} decides about shapes, but depends on the inputs of a compiled function");
+    Error::unsupported(message).note(error.message())
 }
 
-/// Default attributes of `Selu`.
-const SELU_ALPHA: f64 = 1.673_263_192_176_818_8;
-const SELU_GAMMA: f64 = 1.050_701_022_148_132_3;
-
-/// Name, attributes and rule of each operator.
-const RULES: &[(&str, &[&str], Rule)] = &[
-    ("Abs", &[], |o| Ok(o.x(0)?.abs().into())),
-    ("Add", &[], |o| Ok((o.x(0)? + o.x(1)?).into())),
-    ("BatchNormalization", &["epsilon", "momentum", "spatial", "training_mode"], |o| {
-        if o.int("spatial", 1) != 1 {
-            return Err(Error::unsupported("statistics of each element (spatial = 0) are not supported"));
+/// Reads integers back, without 64-bit arithmetic for types that do not need it.
+fn host_integers(x: &Tensor) -> Result<Vec<i64>> {
+    match x.dtype() {
+        DType::Bool | DType::U8 | DType::I8 | DType::U16 | DType::I16 | DType::I32 => {
+            Ok(x.cast(DType::I32).to_vec::<i32>()?.into_iter().map(i64::from).collect())
         }
-        if o.int("training_mode", 0) != 0 {
-            return Err(Error::unsupported("the training mode is not supported; export the model in evaluation mode"));
-        }
-        let (x, epsilon) = (o.x(0)?, o.float("epsilon", f64::from(1e-5f32)));
-        let normal = x.batch_norm(o.x(3)?, o.x(4)?, epsilon);
-        Ok((normal * o.x(1)?.unsqueeze_like_channels(x) + o.x(2)?.unsqueeze_like_channels(x)).into())
-    }),
-    ("Cast", &["saturate", "to"], |o| {
-        Ok(o.x(0)?.cast(super::dtype(o.int("to", 0)).map_err(Error::unsupported)?).into())
-    }),
-    ("Clip", &["max", "min"], |o| Ok(clip(o)?.into())),
-    ("Concat", &["axis"], |o| Ok(Tensor::concat(o.all()?, o.axis(0)).into())),
-    ("Constant", &["value", "value_float", "value_floats", "value_int", "value_ints"], constant),
-    ("Div", &[], |o| Ok((o.x(0)? / o.x(1)?).into())),
-    ("Dropout", &["ratio", "seed"], |o| {
-        if let Some(is_training) = o.optional(2)
-            && is_training.to_vec::<bool>()? != [false]
-        {
-            return Err(Error::unsupported("the training mode is not supported; export the model in evaluation mode"));
-        }
-        o.value(0).cloned()
-    }),
-    ("Elu", &["alpha"], |o| Ok(elu(o.x(0)?, o.float("alpha", 1.0)).into())),
-    ("Erf", &[], |o| Ok(o.x(0)?.erf().into())),
-    ("Exp", &[], |o| Ok(o.x(0)?.exp().into())),
-    ("Flatten", &["axis"], |o| Ok(flatten(o.x(0)?, o.int("axis", 1))?.into())),
-    ("Gemm", &["alpha", "beta", "transA", "transB"], |o| Ok(gemm(o)?.into())),
-    ("Identity", &[], |o| o.value(0).cloned()),
-    ("LeakyRelu", &["alpha"], |o| Ok(o.x(0)?.leaky_relu(o.float("alpha", f64::from(0.01f32))).into())),
-    ("Log", &[], |o| Ok(o.x(0)?.log().into())),
-    ("LogSoftmax", &["axis"], |o| Ok(o.x(0)?.log_softmax(o.softmax_axis()?).into())),
-    ("MatMul", &[], |o| Ok(o.x(0)?.matmul(o.x(1)?).into())),
-    ("Max", &[], |o| Ok(combined(o, |a, b| a.maximum(b))?.into())),
-    ("Min", &[], |o| Ok(combined(o, |a, b| a.minimum(b))?.into())),
-    ("Mul", &[], |o| Ok((o.x(0)? * o.x(1)?).into())),
-    ("Neg", &[], |o| Ok((-o.x(0)?).into())),
-    ("Relu", &[], |o| Ok(o.x(0)?.relu().into())),
-    ("Reshape", &["allowzero"], |o| Ok(reshape(o)?.into())),
-    ("Selu", &["alpha", "gamma"], |o| {
-        let (x, is_standard) = (o.x(0)?, o.attributes.is_empty());
-        let [alpha, gamma] = [o.float("alpha", SELU_ALPHA), o.float("gamma", SELU_GAMMA)];
-        Ok(if is_standard { x.selu() } else { elu(x, alpha) * gamma }.into())
-    }),
-    ("Sigmoid", &[], |o| Ok(o.x(0)?.sigmoid().into())),
-    ("Softmax", &["axis"], |o| Ok(o.x(0)?.softmax(o.softmax_axis()?).into())),
-    ("Softplus", &[], |o| Ok(o.x(0)?.softplus().into())),
-    ("Softsign", &[], |o| Ok(o.x(0)?.softsign().into())),
-    ("Sqrt", &[], |o| Ok(o.x(0)?.sqrt().into())),
-    ("Squeeze", &["axes"], |o| {
-        let x = o.x(0)?;
-        let dims = x.shape()?.dims().to_vec();
-        let ones = || (0..dims.len() as i64).filter(|axis| dims[*axis as usize] == 1).collect();
-        let axes = o.ints("axes", 1)?.map_or_else(ones, <[i64]>::to_vec);
-        Ok(descending(&axes, dims.len())?.iter().fold(x.clone(), |x, axis| x.squeeze(*axis)).into())
-    }),
-    ("Sub", &[], |o| Ok((o.x(0)? - o.x(1)?).into())),
-    ("Tanh", &[], |o| Ok(o.x(0)?.tanh().into())),
-    ("Transpose", &["perm"], |o| Ok(transpose(o)?.into())),
-    ("Unsqueeze", &["axes"], |o| {
-        let x = o.x(0)?;
-        let axes = o.ints("axes", 1)?.unwrap_or_default();
-        let axes = descending(axes, x.shape()?.ndim() + axes.len())?;
-        Ok(axes.iter().rev().fold(x.clone(), |x, axis| x.unsqueeze(*axis)).into())
-    }),
-];
-
-/// Returns x where it is positive, and alpha · (exp(x) − 1) elsewhere.
-fn elu(x: &Tensor, alpha: f64) -> Tensor {
-    let below = x.elu();
-    if alpha == 1.0 { below } else { x.where_self(&x.gt(&x.zeros_like()), &(below * alpha)) }
-}
-
-/// Returns non-negative axes in descending order.
-fn descending(axes: &[i64], rank: usize) -> Result<Vec<isize>> {
-    let from_front = |axis: &i64| if *axis < 0 { *axis + rank as i64 } else { *axis };
-    let mut axes: Vec<isize> = axes.iter().map(|axis| from_front(axis) as isize).collect();
-    axes.sort_unstable_by(|a, b| b.cmp(a));
-    match axes.iter().all(|axis| (0..rank as isize).contains(axis)) && axes.is_sorted_by(|a, b| a > b) {
-        true => Ok(axes),
-        false => Err(Error::corrupt(format!("axes {axes:?} are not distinct axes of a tensor with {rank}"))),
+        _ => x.cast(DType::I64).to_vec::<i64>(),
     }
 }
 
-fn constant(o: &Operands<'_>) -> Result<Value> {
-    let scalar = |value: Tensor| Ok(value.into());
-    for (name, attribute) in o.attributes {
-        match (name.as_str(), &attribute.tensor) {
-            ("value", Some(value)) => return Ok(value.clone()),
-            ("value_float", _) => return scalar(Tensor::from_slice(&[attribute.float], [])),
-            ("value_floats", _) => return scalar(Tensor::from_slice(&attribute.floats, [attribute.floats.len()])),
-            ("value_int", _) => return Ok(integers(&[attribute.int], &[])),
-            ("value_ints", _) => return Ok(integers(&attribute.ints, &[attribute.ints.len()])),
-            _ => {}
-        }
+/// Reads numbers back as f64, without f64 arithmetic for types that do not need it.
+fn host_reals(x: &Tensor) -> Result<Vec<f64>> {
+    match x.dtype() {
+        DType::F64 | DType::U32 | DType::U64 => x.cast(DType::F64).to_vec::<f64>(),
+        dtype if dtype.is_float() => Ok(x.cast(DType::F32).to_vec::<f32>()?.into_iter().map(f64::from).collect()),
+        _ => Ok(host_integers(x)?.into_iter().map(|value| value as f64).collect()),
     }
-    Err(Error::unsupported("only constants of numbers and tensors are supported"))
 }
 
-fn integers(values: &[i64], dims: &[usize]) -> Value {
-    Value { tensor: Tensor::from_slice(values, dims), ints: Some(values.into()) }
+/// Returns an axis counted from the front.
+fn axis_of(axis: i64, rank: usize) -> Result<usize> {
+    let from_front = if axis < 0 { axis.checked_add(rank as i64) } else { Some(axis) };
+    let found = from_front.and_then(|axis| usize::try_from(axis).ok()).filter(|axis| *axis < rank);
+    found.ok_or_else(|| Error::corrupt(format!("axis {axis} is not one of {rank} axes")))
 }
 
-/// Clips a tensor to bounds that are operands or, before opset 11, attributes.
-fn clip(o: &Operands<'_>) -> Result<Tensor> {
-    let bound = |name: &str, n: usize| match o.attributes.get(name) {
-        Some(attribute) => Some(Tensor::from_slice(&[attribute.float], [])),
-        None => o.optional(n).cloned(),
-    };
-    let low = bound("min", 1).map_or_else(|| o.x(0).cloned(), |low| Ok(o.x(0)?.maximum(&low)))?;
-    Ok(bound("max", 2).map_or_else(|| low.clone(), |high| low.minimum(&high)))
+/// Returns distinct axes counted from the front, in the same order.
+fn axes_of(axes: &[i64], rank: usize) -> Result<Vec<usize>> {
+    let found = axes.iter().map(|axis| axis_of(*axis, rank)).collect::<Result<Vec<usize>>>()?;
+    match (1..found.len()).all(|n| !found[..n].contains(&found[n])) {
+        true => Ok(found),
+        false => Err(Error::corrupt(format!("axes {axes:?} are not distinct"))),
+    }
 }
 
-fn combined(o: &Operands<'_>, combine: fn(&Tensor, &Tensor) -> Tensor) -> Result<Tensor> {
-    let operands = o.all()?;
-    let (first, rest) = operands.split_first().ok_or_else(|| Error::corrupt("it has no operands"))?;
-    Ok(rest.iter().fold((*first).clone(), |result, operand| combine(&result, operand)))
+/// Returns lengths, which must not be negative.
+fn lengths(values: &[i64]) -> Result<Vec<usize>> {
+    let length = |value: &i64| usize::try_from(*value).ok();
+    let found = values.iter().map(length).collect::<Option<Vec<usize>>>();
+    found.ok_or_else(|| Error::corrupt(format!("{values:?} has a negative length")))
 }
 
-/// Flattens to two axes: those before `axis` and those from it on.
-fn flatten(x: &Tensor, axis: i64) -> Result<Tensor> {
-    let dims = x.shape()?.dims().to_vec();
-    let at = if axis < 0 { axis + dims.len() as i64 } else { axis };
-    let at = usize::try_from(at).ok().filter(|at| *at <= dims.len());
-    let at = at.ok_or_else(|| Error::corrupt(format!("axis {axis} is not one of {} axes", dims.len())))?;
-    Ok(shaped(x, &[Shape::from(&dims[..at]).numel(), Shape::from(&dims[at..]).numel()]))
+/// Returns the number of elements of a shape; an error if it does not fit the address space.
+fn numel(dims: &[usize]) -> Result<usize> {
+    let count = dims.iter().try_fold(1usize, |count, length| count.checked_mul(*length));
+    count.ok_or_else(|| Error::corrupt(format!("the shape {dims:?} is too large")))
+}
+
+/// Returns a number of shape `[]` in this element type.
+fn scalar(value: f64, dtype: DType) -> Tensor {
+    Tensor::full([0usize; 0], Scalar::from_f64(dtype, value))
 }
 
 /// Reshapes to any rank.
@@ -227,56 +317,27 @@ fn shaped(x: &Tensor, dims: &[usize]) -> Tensor {
     x.reshape([-1]).unflatten(0, dims)
 }
 
-fn gemm(o: &Operands<'_>) -> Result<Tensor> {
-    let turned = |n: usize, name: &str| Ok::<_, Error>(if o.int(name, 0) == 0 { o.x(n)?.clone() } else { o.x(n)?.t() });
-    let scaled = |x: Tensor, by: f64| if by == 1.0 { x } else { x * by };
-    let product = scaled(turned(0, "transA")?.matmul(&turned(1, "transB")?), o.float("alpha", 1.0));
-    Ok(match o.optional(2) {
-        Some(bias) => product + scaled(bias.clone(), o.float("beta", 1.0)),
-        None => product,
-    })
+/// Reshapes a vector so that its elements lie along an axis of tensors with this rank.
+fn along_axis(vector: &Tensor, axis: usize, rank: usize) -> Tensor {
+    let mut dims = vec![1isize; rank];
+    dims[axis] = -1;
+    vector.reshape(dims)
 }
 
-/// Reshapes: a length of 0 copies the input's, −1 is inferred.
-fn reshape(o: &Operands<'_>) -> Result<Tensor> {
-    let x = o.x(0)?;
-    let asked = o.ints("shape", 1)?.ok_or_else(|| Error::corrupt("the shape is missing"))?;
-    let dims = x.shape()?.dims().to_vec();
-    let fail = || Error::corrupt(format!("{dims:?} cannot be reshaped to {asked:?}"));
-    let kept = |(n, length): (usize, &i64)| match *length {
-        0 if o.int("allowzero", 0) == 0 => dims.get(n).copied().map(Some).ok_or_else(fail),
-        -1 => Ok(None),
-        length => usize::try_from(length).map(Some).map_err(|_| fail()),
-    };
-    let lengths = asked.iter().enumerate().map(kept).collect::<Result<Vec<Option<usize>>>>()?;
-    let known = lengths.iter().flatten().try_fold(1usize, |all, length| all.checked_mul(*length)).ok_or_else(fail)?;
-    let open = lengths.iter().filter(|length| length.is_none()).count();
-    let numel = Shape::from(&dims[..]).numel();
-    let fits = if open == 0 { known == numel } else { open == 1 && known > 0 && numel.is_multiple_of(known) };
-    if !fits {
-        return Err(fail());
+/// Computes floats narrower than f32 in f32, and rounds the result once.
+fn in_f32(x: &Tensor, f: impl FnOnce(&Tensor) -> Tensor) -> Tensor {
+    match x.dtype() {
+        DType::F16 | DType::BF16 => f(&x.cast(DType::F32)).cast(x.dtype()),
+        _ => f(x),
     }
-    let lengths: Vec<usize> = lengths.into_iter().map(|length| length.unwrap_or_else(|| numel / known)).collect();
-    Ok(if lengths == dims { x.clone() } else { shaped(x, &lengths) })
 }
 
-/// Permutes the axes; reverses them by default.
-fn transpose(o: &Operands<'_>) -> Result<Tensor> {
-    let mut x = o.x(0)?.clone();
-    let rank = x.shape()?.ndim();
-    let reversed: Vec<i64> = (0..rank as i64).rev().collect();
-    let order = o.attributes.get("perm").map_or(&reversed[..], |attribute| &attribute.ints);
-    descending(order, rank)?;
-    if order.len() != rank {
-        return Err(Error::corrupt(format!("the order {order:?} does not name each of {rank} axes")));
-    }
-    let mut axes: Vec<i64> = (0..rank as i64).collect();
-    for (at, axis) in order.iter().enumerate() {
-        let from = axes.iter().position(|other| other == axis).ok_or_else(|| Error::corrupt("an axis is negative"))?;
-        axes.swap(at, from);
-        if at != from {
-            x = x.transpose(at as isize, from as isize);
-        }
-    }
-    Ok(x)
+/// Returns the error of a value that the importer does not support.
+fn unsupported(what: impl std::fmt::Display) -> Error {
+    Error::unsupported(format!("{what} is not supported"))
+}
+
+/// Returns the shape with its first axes up to `axis` merged into one, and the others into another.
+fn as_matrix(dims: &[usize], axis: usize) -> [usize; 2] {
+    [Shape::from(&dims[..axis]).numel(), Shape::from(&dims[axis..]).numel()]
 }

@@ -1,3 +1,4 @@
-//! Devices that tests share.
+//! Devices and runners that tests share.
 
 pub mod faulty_device;
+pub mod onnx_cases;
