@@ -110,7 +110,7 @@ const TOOLS: &[Tool] = &[
     Tool {
         name: "ONNX's test cases",
         loses: "the expected outputs of every ONNX operator",
-        present: |place| has_package(place, "onnx"),
+        present: |repo| has_package(repo, "onnx"),
         // The wheels of later versions have no test cases.
         how: Installer::Pip { arch: "x86_64", packages: &["onnx==1.20.1"] },
     },
