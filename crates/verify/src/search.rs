@@ -248,7 +248,7 @@ impl<'a> Search<'a> {
             };
             for (case, input) in candidates {
                 let output = function.output(&input)?;
-                if attack::is_computed(&self.property.cases[case], &input, &output) {
+                if attack::is_computed(self.property, &self.property.cases[case], &input, &output) {
                     return Ok(Some(Counterexample { input, output }));
                 }
             }
@@ -311,7 +311,7 @@ impl<'a> Search<'a> {
         let (bounds, known) = tightened(self.steps, &region.input, inherited);
         let constraints: Vec<&Constraint> =
             region.cases.iter().flat_map(|case| &self.property.cases[*case].constraints).collect();
-        let rows = rows(&constraints);
+        let rows = Rows::of(&constraints);
         let found = lower(self.steps, &bounds, self.steps.output, rows);
         let outputs = &bounds[self.steps.output].elements;
         let (mut left, mut row) = (Vec::new(), 0);
@@ -323,7 +323,7 @@ impl<'a> Search<'a> {
             });
             let linear = linear.collect();
             row += constraints.len();
-            if !constraints.iter().any(|constraint| constraint.value(&region.input, outputs).lo > 0.0) {
+            if !constraints.iter().any(|constraint| constraint.excludes(constraint.value(&region.input, outputs))) {
                 left.extend(Open::of(*case, linear, &region.input));
             }
         }
@@ -370,21 +370,14 @@ enum Outcome {
     Candidate(usize, Vec<f32>, Option<Box<[Region; 2]>>),
 }
 
-/// Returns the centers of the coefficients of constraints as rows for the backward propagation.
-fn rows(constraints: &[&Constraint]) -> Rows {
-    let middle = |x: &Interval| 0.5 * (x.lo + x.hi);
-    let output = constraints.iter().flat_map(|constraint| constraint.output.iter().map(middle)).collect();
-    let reads_input = constraints.iter().any(|constraint| constraint.input.iter().any(|x| *x != Interval::point(0.0)));
-    let input = constraints.iter().flat_map(|constraint| constraint.input.iter().map(middle));
-    Rows { count: constraints.len(), output, input: if reads_input { input.collect() } else { Vec::new() } }
-}
-
 /// Returns a lower bound of a constraint from that of its row, corrected for the widths of its coefficients and its constant.
-fn at_least(constraint: &Constraint, bound: f64, inputs: &[Interval], outputs: &[Interval]) -> f64 {
+pub fn at_least(constraint: &Constraint, bound: f64, inputs: &[Interval], outputs: &[Interval]) -> f64 {
     let cost = |coefficients: &[Interval], values: &[Interval]| {
         let wide = coefficients.iter().zip(values).filter(|(coefficient, _)| !coefficient.is_point());
         wide.map(|(coefficient, value)| (coefficient.hi - coefficient.lo) * value.magnitude()).sum::<f64>()
     };
     let cost = cost(&constraint.input, inputs) + cost(&constraint.output, outputs);
+    #[cfg(test)]
+    let bound = if crate::fault::is(crate::fault::Fault::Constraint) { bound + 1.0 } else { bound };
     ((bound + constraint.constant.lo).next_down() - 2.0 * cost).next_down()
 }
