@@ -9,7 +9,7 @@ use panoply_ir::Alu;
 use panoply_ir::reduce::ReduceOp;
 
 use crate::interval::Interval;
-use crate::lanes::{self, Lines, Sums};
+use crate::lanes::{self, LANES, Lines, Sums};
 use crate::property::Constraint;
 use crate::steps::{Step, StepId, Steps, ZERO};
 use crate::values::{self, Bounds, EPSILON, MAX_MAGNITUDE, TINY};
@@ -162,14 +162,14 @@ impl<'b> Walk<'b, '_> {
             return;
         };
         sum.iter_mut().zip(&more).for_each(|(sum, more)| *sum += more);
-        let per_unit: Vec<f64> = self.elements(id).iter().map(|x| EPSILON * x.magnitude()).collect();
-        self.charge(&sum, &per_unit);
+        self.charge(&sum, self.elements(id).iter().map(|x| EPSILON * x.magnitude()));
         self.coefficients[id] = Some(sum);
     }
 
     /// Adds Σ |coefficient| · `per_unit` to the error of each row.
-    fn charge(&mut self, coefficients: &[f64], per_unit: &[f64]) {
-        lanes::add_costs(coefficients, per_unit, &mut self.sums.error);
+    fn charge(&mut self, coefficients: &[f64], per_unit: impl ExactSizeIterator<Item = f64>) {
+        let numel = per_unit.len();
+        lanes::add_costs(coefficients, numel, &lanes::in_lanes(per_unit), &mut self.sums.error);
     }
 
     /// Replaces a step by its interval.
@@ -178,8 +178,10 @@ impl<'b> Walk<'b, '_> {
         self.terms += elements.len();
         // A coefficient of 0 does not cancel an unknown value: the product can be undefined, or the coefficient an underflow.
         if elements.iter().all(|x| x.magnitude() < MAX_MAGNITUDE) {
-            let (lo, hi): (Vec<f64>, Vec<f64>) = elements.iter().map(|x| (x.lo, x.hi)).unzip();
-            lanes::add_minimum(coefficients, &lo, &hi, &mut self.sums);
+            let lo = lanes::in_lanes(elements.iter().map(|x| x.lo));
+            let hi = lanes::in_lanes(elements.iter().map(|x| x.hi));
+            let ends: Vec<_> = lo.into_iter().zip(hi).map(<[_; 2]>::from).collect();
+            lanes::add_minimum(coefficients, elements.len(), &ends, &mut self.sums);
         } else {
             self.sums.constant.fill(f64::NEG_INFINITY);
         }
@@ -197,7 +199,7 @@ impl<'b> Walk<'b, '_> {
         if !self.is_linear(steps, &entry.step) {
             return self.replace(id, &a);
         }
-        self.charge(&a, &bounds[id].slack);
+        self.charge(&a, bounds[id].slack.iter().copied());
         match &entry.step {
             Step::Move(x, from) => self.add_moved(*x, &a, from),
             Step::Reduce(ReduceOp::Sum, x, to) => {
@@ -290,8 +292,7 @@ impl<'b> Walk<'b, '_> {
         let bounds = self.bounds;
         let factors: Vec<Interval> = bounds[by].elements.iter().map(|by| factor(*by)).collect();
         let width = |(factor, x): (&Interval, &Interval)| (factor.hi - factor.lo) * x.magnitude();
-        let widths: Vec<f64> = factors.iter().zip(bounds[x].elements.iter()).map(width).collect();
-        self.charge(&a, &widths);
+        self.charge(&a, factors.iter().zip(bounds[x].elements.iter()).map(width));
         for a in a.chunks_exact_mut(factors.len().max(1)) {
             a.iter_mut().zip(&factors).for_each(|(a, by)| *a *= 0.5 * (by.lo + by.hi));
         }
@@ -300,16 +301,15 @@ impl<'b> Walk<'b, '_> {
 
     /// Propagates through max(x, 0): 0 or x if the sign of x is known, else the lower line or, for a negative coefficient, the upper line.
     fn pass_relu(&mut self, x: StepId, mut a: Vec<f64>) {
-        let mut lines = Lines::default();
-        for x in self.elements(x) {
-            let line = Relaxed::of(*x);
-            lines.below.push(line.below);
-            lines.above.push(line.above);
-            lines.offset.push(line.offset);
-            lines.per_unit.push(EPSILON * x.magnitude());
-        }
-        self.terms += lines.below.len();
-        lanes::relax(&mut a, &lines, &mut self.sums);
+        let elements = self.elements(x);
+        let relaxed: Vec<Relaxed> = elements.iter().map(|x| Relaxed::of(*x)).collect();
+        let lines = relaxed.chunks(LANES).zip(elements.chunks(LANES)).map(|(relaxed, x)| {
+            let of = |value: fn(&Relaxed) -> f64| std::array::from_fn(|lane| relaxed.get(lane).map_or(0.0, value));
+            let per_unit = std::array::from_fn(|lane| x.get(lane).map_or(0.0, |x| EPSILON * x.magnitude()));
+            Lines { below: of(|line| line.below), above: of(|line| line.above), offset: of(|line| line.offset), per_unit }
+        });
+        self.terms += elements.len();
+        lanes::relax(&mut a, elements.len(), &lines.collect::<Vec<Lines>>(), &mut self.sums);
         self.add(x, a);
     }
 }

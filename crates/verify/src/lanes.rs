@@ -10,7 +10,8 @@ pub const LANES: usize = 8;
 /// Number of rows of a tile of a matrix product: as many as keep their sums in sixteen 256-bit registers.
 const ROWS: usize = 6;
 
-type Lane = [f64; LANES];
+/// Elements that are processed together.
+pub type Lane = [f64; LANES];
 
 #[inline(always)]
 fn mul_add(is_fused: bool, a: f64, b: f64, sum: f64) -> f64 {
@@ -22,14 +23,28 @@ fn total(lane: Lane) -> f64 {
     ((lane[0] + lane[4]) + (lane[1] + lane[5])) + ((lane[2] + lane[6]) + (lane[3] + lane[7]))
 }
 
-/// Calls `add(lane, index)` for every index, with lanes in fixed positions so that the calls are vectorized.
+/// Returns up to [`LANES`] elements, padded with 0.
 #[inline(always)]
-fn each(count: usize, mut add: impl FnMut(usize, usize)) {
-    let whole = count / LANES * LANES;
-    for first in (0..whole).step_by(LANES) {
-        (0..LANES).for_each(|lane| add(lane, first + lane));
+fn padded(elements: &[f64]) -> Lane {
+    let mut lane = [0.0; LANES];
+    for (lane, element) in lane.iter_mut().zip(elements) {
+        *lane = *element;
     }
-    (whole..count).for_each(|index| add(index - whole, index));
+    lane
+}
+
+/// Returns elements in lanes, padded with 0.
+pub fn in_lanes(elements: impl IntoIterator<Item = f64>) -> Vec<Lane> {
+    let mut lanes = Vec::new();
+    for (at, element) in elements.into_iter().enumerate() {
+        if at % LANES == 0 {
+            lanes.push([0.0; LANES]);
+        }
+        if let Some(lane) = lanes.last_mut() {
+            lane[at % LANES] = element;
+        }
+    }
+    lanes
 }
 
 /// A batch of matrices `[batch, n, k]` in panels of [`LANES`] columns, padded with 0.
@@ -97,10 +112,9 @@ impl Loop for Multiply<'_> {
         if n == 0 || k == 0 {
             return;
         }
-        let mut used: Vec<u32> = Vec::with_capacity(n);
+        let (mut seen, mut used) = (vec![0.0; n], Vec::with_capacity(n));
         for (a, result) in a.chunks(ROWS * n).zip(result.chunks_mut(ROWS * k)) {
-            used.clear();
-            used.extend((0..n as u32).filter(|column| a[*column as usize..].iter().step_by(n).any(|a| *a != 0.0)));
+            mark(a, n, &mut seen, &mut used);
             match a.len() / n {
                 1 => tile::<1>(a, panels, &used, (n, k), result, is_fused),
                 2 => tile::<2>(a, panels, &used, (n, k), result, is_fused),
@@ -109,6 +123,23 @@ impl Loop for Multiply<'_> {
                 5 => tile::<5>(a, panels, &used, (n, k), result, is_fused),
                 _ => tile::<ROWS>(a, panels, &used, (n, k), result, is_fused),
             }
+        }
+    }
+}
+
+/// Lists the columns in which a row is not 0; `seen` is scratch memory of a row.
+#[inline(always)]
+fn mark(a: &[f64], n: usize, seen: &mut [f64], used: &mut Vec<u32>) {
+    seen.fill(0.0);
+    for row in a.chunks_exact(n) {
+        for (seen, a) in seen.iter_mut().zip(row) {
+            *seen = if *a != 0.0 { 1.0 } else { *seen };
+        }
+    }
+    used.clear();
+    for (column, seen) in seen.iter().enumerate() {
+        if *seen != 0.0 {
+            used.push(column as u32);
         }
     }
 }
@@ -180,15 +211,24 @@ impl Loop for Spread<'_> {
     }
 }
 
-/// Adds Σ |a| · `per_unit` to the element of `sums` of each row; a coefficient of 0 adds nothing.
-pub fn add_costs(a: &[f64], per_unit: &[f64], sums: &mut [f64]) {
-    vectorized(Costs { a, per_unit, sums });
+/// Adds Σ |a| · `per_unit` to the sum of each row of `numel` coefficients; a coefficient of 0 adds nothing.
+pub fn add_costs(a: &[f64], numel: usize, per_unit: &[Lane], sums: &mut [f64]) {
+    vectorized(Costs { a, numel, per_unit, sums });
 }
 
 struct Costs<'a> {
     a: &'a [f64],
-    per_unit: &'a [f64],
+    numel: usize,
+    per_unit: &'a [Lane],
     sums: &'a mut [f64],
+}
+
+#[inline(always)]
+fn cost(a: &Lane, per_unit: &Lane, costs: &mut Lane) {
+    for lane in 0..LANES {
+        let cost = a[lane].abs() * per_unit[lane];
+        costs[lane] += if a[lane] == 0.0 { 0.0 } else { cost };
+    }
 }
 
 impl Loop for Costs<'_> {
@@ -196,13 +236,16 @@ impl Loop for Costs<'_> {
 
     #[inline(always)]
     fn run(self, _: bool) {
-        let numel = self.per_unit.len();
-        for (a, sum) in self.a.chunks_exact(numel.max(1)).zip(self.sums) {
+        let Costs { a, numel, per_unit, sums } = self;
+        for (a, sum) in a.chunks_exact(numel.max(1)).zip(sums) {
             let mut costs = [0.0; LANES];
-            each(numel, |lane, at| {
-                let cost = a[at].abs() * self.per_unit[at];
-                costs[lane] += if a[at] == 0.0 { 0.0 } else { cost };
-            });
+            let (whole, rest) = a.as_chunks::<LANES>();
+            for (a, per_unit) in whole.iter().zip(per_unit) {
+                cost(a, per_unit, &mut costs);
+            }
+            if let (false, Some(per_unit)) = (rest.is_empty(), per_unit.get(whole.len())) {
+                cost(&padded(rest), per_unit, &mut costs);
+            }
             *sum += total(costs);
         }
     }
@@ -219,16 +262,26 @@ pub struct Sums {
     pub error: Vec<f64>,
 }
 
-/// Adds the minimum of Σ a·x over finite intervals `lo`..`hi` to the constant of each row.
-pub fn add_minimum(a: &[f64], lo: &[f64], hi: &[f64], sums: &mut Sums) {
-    vectorized(Minimum { a, lo, hi, sums });
+/// Adds the minimum of Σ a·x over finite intervals, given by their ends, to the constant of each row of `numel` coefficients.
+pub fn add_minimum(a: &[f64], numel: usize, ends: &[[Lane; 2]], sums: &mut Sums) {
+    vectorized(Minimum { a, numel, ends, sums });
 }
 
 struct Minimum<'a> {
     a: &'a [f64],
-    lo: &'a [f64],
-    hi: &'a [f64],
+    numel: usize,
+    ends: &'a [[Lane; 2]],
     sums: &'a mut Sums,
+}
+
+#[inline(always)]
+fn minimum(a: &Lane, [lo, hi]: &[Lane; 2], constant: &mut Lane, magnitude: &mut Lane) {
+    for lane in 0..LANES {
+        let end = if a[lane] > 0.0 { lo[lane] } else { hi[lane] };
+        let term = a[lane] * end;
+        constant[lane] += term;
+        magnitude[lane] += term.abs();
+    }
 }
 
 impl Loop for Minimum<'_> {
@@ -236,42 +289,63 @@ impl Loop for Minimum<'_> {
 
     #[inline(always)]
     fn run(self, _: bool) {
-        let numel = self.lo.len();
-        for (row, a) in self.a.chunks_exact(numel.max(1)).enumerate() {
+        let Minimum { a, numel, ends, sums } = self;
+        for (row, a) in a.chunks_exact(numel.max(1)).enumerate() {
             let (mut constant, mut magnitude) = ([0.0; LANES], [0.0; LANES]);
-            each(numel, |lane, at| {
-                let term = a[at] * if a[at] > 0.0 { self.lo[at] } else { self.hi[at] };
-                constant[lane] += term;
-                magnitude[lane] += term.abs();
-            });
-            self.sums.constant[row] += total(constant);
-            self.sums.magnitude[row] += total(magnitude);
+            let (whole, rest) = a.as_chunks::<LANES>();
+            for (a, ends) in whole.iter().zip(ends) {
+                minimum(a, ends, &mut constant, &mut magnitude);
+            }
+            if let (false, Some(ends)) = (rest.is_empty(), ends.get(whole.len())) {
+                minimum(&padded(rest), ends, &mut constant, &mut magnitude);
+            }
+            sums.constant[row] += total(constant);
+            sums.magnitude[row] += total(magnitude);
         }
     }
 }
 
 /// Linear relaxations: `below`·x ≤ f(x) ≤ `above`·x + `offset`, and the error per unit of coefficient of x.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct Lines {
     /// Slopes of the lower lines.
-    pub below: Vec<f64>,
+    pub below: Lane,
     /// Slopes of the upper lines.
-    pub above: Vec<f64>,
+    pub above: Lane,
     /// Constants of the upper lines.
-    pub offset: Vec<f64>,
+    pub offset: Lane,
     /// Errors per unit of coefficient.
-    pub per_unit: Vec<f64>,
+    pub per_unit: Lane,
 }
 
 /// Replaces the coefficients of f(x) by those of x: the lower line if positive, the upper line if negative.
-pub fn relax(a: &mut [f64], lines: &Lines, sums: &mut Sums) {
-    vectorized(Relax { a, lines, sums });
+pub fn relax(a: &mut [f64], numel: usize, lines: &[Lines], sums: &mut Sums) {
+    vectorized(Relax { a, numel, lines, sums });
 }
 
 struct Relax<'a> {
     a: &'a mut [f64],
-    lines: &'a Lines,
+    numel: usize,
+    lines: &'a [Lines],
     sums: &'a mut Sums,
+}
+
+#[inline(always)]
+fn relaxed(a: &mut Lane, lines: &Lines, [constant, magnitude, error]: &mut [Lane; 3]) {
+    for lane in 0..LANES {
+        let old = a[lane];
+        let line = if old > 0.0 { lines.below[lane] } else { lines.above[lane] };
+        // NaN stays NaN, and a coefficient of 0 stays 0 even if there is no relaxation.
+        let product = old * line;
+        let new = if old == 0.0 { 0.0 } else { product };
+        let moved = old * lines.offset[lane];
+        let term = if old < 0.0 { moved } else { 0.0 };
+        let cost = new.abs() * lines.per_unit[lane];
+        a[lane] = new;
+        constant[lane] += term;
+        magnitude[lane] += term.abs();
+        error[lane] += if new == 0.0 { 0.0 } else { cost };
+    }
 }
 
 impl Loop for Relax<'_> {
@@ -279,26 +353,21 @@ impl Loop for Relax<'_> {
 
     #[inline(always)]
     fn run(self, _: bool) {
-        let Lines { below, above, offset, per_unit } = self.lines;
-        let numel = below.len();
-        let (above, offset, per_unit) = (&above[..numel], &offset[..numel], &per_unit[..numel]);
-        for (row, a) in self.a.chunks_exact_mut(numel.max(1)).enumerate() {
-            let [mut constant, mut magnitude, mut error] = [[0.0; LANES]; 3];
-            each(numel, |lane, at| {
-                let old = a[at];
-                let line = if old > 0.0 { below[at] } else { above[at] };
-                // NaN stays NaN, and a coefficient of 0 stays 0 even if there is no relaxation.
-                let new = if old == 0.0 { 0.0 } else { old * line };
-                let term = if old < 0.0 { old * offset[at] } else { 0.0 };
-                let cost = new.abs() * per_unit[at];
-                a[at] = new;
-                constant[lane] += term;
-                magnitude[lane] += term.abs();
-                error[lane] += if new == 0.0 { 0.0 } else { cost };
-            });
-            self.sums.constant[row] += total(constant);
-            self.sums.magnitude[row] += total(magnitude);
-            self.sums.error[row] += total(error);
+        let Relax { a, numel, lines, sums } = self;
+        for (row, a) in a.chunks_exact_mut(numel.max(1)).enumerate() {
+            let mut totals = [[0.0; LANES]; 3];
+            let (whole, rest) = a.as_chunks_mut::<LANES>();
+            for (a, lines) in whole.iter_mut().zip(lines) {
+                relaxed(a, lines, &mut totals);
+            }
+            if let (false, Some(lines)) = (rest.is_empty(), lines.get(whole.len())) {
+                let mut last = padded(rest);
+                relaxed(&mut last, lines, &mut totals);
+                rest.copy_from_slice(&last[..rest.len()]);
+            }
+            sums.constant[row] += total(totals[0]);
+            sums.magnitude[row] += total(totals[1]);
+            sums.error[row] += total(totals[2]);
         }
     }
 }
