@@ -306,7 +306,12 @@ impl<'b> Walk<'b, '_> {
         let lines = relaxed.chunks(LANES).zip(elements.chunks(LANES)).map(|(relaxed, x)| {
             let of = |value: fn(&Relaxed) -> f64| std::array::from_fn(|lane| relaxed.get(lane).map_or(0.0, value));
             let per_unit = std::array::from_fn(|lane| x.get(lane).map_or(0.0, |x| EPSILON * x.magnitude()));
-            Lines { below: of(|line| line.below), above: of(|line| line.above), offset: of(|line| line.offset), per_unit }
+            Lines {
+                below: of(|line| line.below),
+                above: of(|line| line.above),
+                offset: of(|line| line.offset),
+                per_unit,
+            }
         });
         self.terms += elements.len();
         lanes::relax(&mut a, elements.len(), &lines.collect::<Vec<Lines>>(), &mut self.sums);

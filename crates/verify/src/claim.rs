@@ -336,7 +336,8 @@ impl Claim {
                     false => (&mut constraint.input, "x"),
                 };
                 let count = side.len();
-                let element = side.get_mut(*index).ok_or_else(|| format!("there is no {name}[{index}]: {count} elements"))?;
+                let element =
+                    side.get_mut(*index).ok_or_else(|| format!("there is no {name}[{index}]: {count} elements"))?;
                 *element = *element + *factor;
             }
             Ok(constraint)
@@ -383,7 +384,10 @@ impl Set {
             Set::Ball { radius, clip, .. } => {
                 let center = center.unwrap_or(&[]);
                 if center.len() != inputs {
-                    return Err(format!("the point has {} elements, but the network has {inputs} inputs", center.len()));
+                    return Err(format!(
+                        "the point has {} elements, but the network has {inputs} inputs",
+                        center.len()
+                    ));
                 }
                 center.iter().map(|x| near(*x, *radius, *clip)).collect()
             }
