@@ -19,6 +19,8 @@ const ROUNDS: i32 = 12;
 const STARTS: usize = 2;
 /// Maximum number of gradient steps from a point.
 const MAX_STEPS: usize = 40;
+/// Number of random points, over all cases, from which gradient steps start.
+const MAX_DESCENTS: usize = 256;
 /// First length of a gradient step, as a fraction of the width of each range, and the length at which the descent ends.
 const FIRST_LENGTH: f64 = 0.25;
 const LAST_LENGTH: f64 = 1e-4;
@@ -136,7 +138,8 @@ pub fn sample(
             if points.is_empty() {
                 break;
             }
-            let descended = around.as_deref().filter(|_| round % 4 == 1).and_then(|point| descend(steps, case, point));
+            let descended =
+                around.as_deref().filter(|_| round % 4 == 1).and_then(|point| descend(steps, case, point, false));
             if let Some(point) = descended {
                 let outputs = function.output(&point)?;
                 if is_computed(property, case, &point, &outputs) {
@@ -158,12 +161,28 @@ pub fn sample(
             }
         }
     }
+    let count = MAX_DESCENTS / property.cases.len().max(1);
+    for (n, case) in (0..count).flat_map(|n| property.cases.iter().map(move |case| (n, case))) {
+        if is_over() || steps.unknown.is_some() {
+            return Ok(None);
+        }
+        let ranges = case.ranges.iter().map(|range| range.outer());
+        let random: Vec<f64> = ranges.map(|x| (x.lo + uniform(&mut rng) * (x.hi - x.lo)).clamp(x.lo, x.hi)).collect();
+        let Some(start) = point_of(case, random.into_iter()) else { continue };
+        let Some(point) = descend(steps, case, &start, n % 2 == 0) else { continue };
+        let outputs = function.output(&point)?;
+        if is_computed(property, case, &point, &outputs) {
+            return Ok(Some((point, outputs)));
+        }
+    }
     Ok(None)
 }
 
 /// Searches for a point that satisfies a case in real arithmetic by sign gradient descent (Madry et al., *Towards Deep Learning Models
 /// Resistant to Adversarial Attacks*, 2018) on the constraint that is farthest from being satisfied.
-pub fn descend(steps: &Steps, case: &Case, start: &[f32]) -> Option<Vec<f32>> {
+///
+/// With `is_summed`, it descends on the sum of all constraints that are not satisfied, which avoids oscillation between two of them.
+pub fn descend(steps: &Steps, case: &Case, start: &[f32], is_summed: bool) -> Option<Vec<f32>> {
     let ranges: Vec<Interval> = case.ranges.iter().map(|range| range.outer()).collect();
     let (mut best, mut least, mut length) = (start.to_vec(), f64::INFINITY, FIRST_LENGTH);
     let mut gradient: Vec<f64> = Vec::new();
@@ -181,7 +200,15 @@ pub fn descend(steps: &Steps, case: &Case, start: &[f32]) -> Option<Vec<f32>> {
         if distance < least {
             (best, least) = (point.clone(), distance);
             // At a point the linear bound is exact, so that its coefficients are a gradient.
-            gradient = lower(steps, &bounds, steps.output, Rows::of(&[farthest])).slopes;
+            let unsatisfied: Vec<&Constraint> = match is_summed {
+                true => case.constraints.iter().filter(|constraint| value(constraint) > 0.0).collect(),
+                false => vec![farthest],
+            };
+            let rows = lower(steps, &bounds, steps.output, Rows::of(&unsatisfied)).slopes;
+            gradient = vec![0.0; inputs.len()];
+            for row in rows.chunks_exact(inputs.len()) {
+                gradient.iter_mut().zip(row).for_each(|(sum, slope)| *sum += slope);
+            }
         } else {
             length *= 0.5;
         }
