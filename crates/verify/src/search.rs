@@ -23,6 +23,8 @@ const MAX_BYTES: usize = 1 << 30;
 const SAMPLING: u32 = 10;
 /// Number of splits after which all bounds are recomputed.
 const REFRESH_EVERY: usize = 3;
+/// Number of boxes per box from whose center a counterexample is searched by gradient steps.
+const DESCEND_EVERY: u64 = 32;
 /// Maximum number of points that wait to be checked on the device.
 const MAX_CANDIDATES: usize = 16;
 /// Interval of progress reports.
@@ -337,15 +339,20 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Returns a point that violates the property in real arithmetic: the center of a case's box, or the corner that minimizes its bound.
+    /// Returns a point that violates the property in real arithmetic: the center of a case's box, or the corner that minimizes its
+    /// bound, or for some boxes the end of gradient steps from the center.
     fn candidate(&self, left: &[Open<'_>]) -> Option<(usize, Vec<f32>)> {
+        let is_descending = self.boxes.load(Ordering::Relaxed).is_multiple_of(DESCEND_EVERY);
         left.iter().find_map(|open| {
             let case = &self.property.cases[open.case];
             let center = open.input.iter().map(|x| 0.5 * (x.lo + x.hi));
             let corner = open.input.iter().zip(open.slopes).map(|(x, slope)| if *slope > 0.0 { x.lo } else { x.hi });
             let points = [attack::point_of(case, center), attack::point_of(case, corner)];
-            let real = points.into_iter().flatten().find(|point| attack::is_real(self.real, case, point));
-            real.map(|point| (open.case, point))
+            let points: Vec<Vec<f32>> = points.into_iter().flatten().collect();
+            let start = points.first().filter(|_| is_descending).cloned();
+            let real = points.into_iter().find(|point| attack::is_real(self.real, case, point));
+            let found = real.or_else(|| attack::descend(self.real, case, &start?, true));
+            found.map(|point| (open.case, point))
         })
     }
 }
