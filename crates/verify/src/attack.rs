@@ -185,7 +185,7 @@ pub fn sample(
 pub fn descend(steps: &Steps, case: &Case, start: &[f32], is_summed: bool) -> Option<Vec<f32>> {
     let ranges: Vec<Interval> = case.ranges.iter().map(|range| range.outer()).collect();
     let (mut best, mut least, mut length) = (start.to_vec(), f64::INFINITY, FIRST_LENGTH);
-    let mut gradient: Vec<f64> = Vec::new();
+    let mut gradient = vec![0.0; start.len()];
     let mut point = best.clone();
     for _ in 0..MAX_STEPS {
         let inputs: Vec<Interval> = point.iter().map(|x| Interval::point(f64::from(*x))).collect();
