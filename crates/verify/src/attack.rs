@@ -138,8 +138,10 @@ pub fn sample(
             if points.is_empty() {
                 break;
             }
-            let descended =
-                around.as_deref().filter(|_| round % 4 == 1).and_then(|point| descend(steps, case, point, false));
+            let descended = around
+                .as_deref()
+                .filter(|_| round % 4 == 1)
+                .and_then(|point| descend(steps, case, &ranges, point, false));
             if let Some(point) = descended {
                 let outputs = function.output(&point)?;
                 if is_computed(property, case, &point, &outputs) {
@@ -166,10 +168,11 @@ pub fn sample(
         if is_over() || steps.unknown.is_some() {
             return Ok(None);
         }
-        let ranges = case.ranges.iter().map(|range| range.outer());
-        let random: Vec<f64> = ranges.map(|x| (x.lo + uniform(&mut rng) * (x.hi - x.lo)).clamp(x.lo, x.hi)).collect();
+        let ranges: Vec<Interval> = case.ranges.iter().map(|range| range.outer()).collect();
+        let random = ranges.iter().map(|x| (x.lo + uniform(&mut rng) * (x.hi - x.lo)).clamp(x.lo, x.hi));
+        let random: Vec<f64> = random.collect();
         let Some(start) = point_of(case, random.into_iter()) else { continue };
-        let Some(point) = descend(steps, case, &start, n % 2 == 0) else { continue };
+        let Some(point) = descend(steps, case, &ranges, &start, n % 2 == 0) else { continue };
         let outputs = function.output(&point)?;
         if is_computed(property, case, &point, &outputs) {
             return Ok(Some((point, outputs)));
@@ -181,9 +184,8 @@ pub fn sample(
 /// Searches for a point that satisfies a case in real arithmetic by sign gradient descent (Madry et al., *Towards Deep Learning Models
 /// Resistant to Adversarial Attacks*, 2018) on the constraint that is farthest from being satisfied.
 ///
-/// With `is_summed`, it descends on the sum of all constraints that are not satisfied, which avoids oscillation between two of them.
-pub fn descend(steps: &Steps, case: &Case, start: &[f32], is_summed: bool) -> Option<Vec<f32>> {
-    let ranges: Vec<Interval> = case.ranges.iter().map(|range| range.outer()).collect();
+/// Steps stay in `ranges` and begin with a fraction of their widths. With `is_summed`, it descends on the sum of all constraints that are not satisfied, which avoids oscillation between two of them.
+pub fn descend(steps: &Steps, case: &Case, ranges: &[Interval], start: &[f32], is_summed: bool) -> Option<Vec<f32>> {
     let (mut best, mut least, mut length) = (start.to_vec(), f64::INFINITY, FIRST_LENGTH);
     let mut gradient = vec![0.0; start.len()];
     let mut point = best.clone();
@@ -215,7 +217,7 @@ pub fn descend(steps: &Steps, case: &Case, start: &[f32], is_summed: bool) -> Op
         if length < LAST_LENGTH {
             return None;
         }
-        let moved = best.iter().zip(&gradient).zip(&ranges).map(|((x, slope), range)| {
+        let moved = best.iter().zip(&gradient).zip(ranges).map(|((x, slope), range)| {
             let step = if *slope == 0.0 { 0.0 } else { slope.signum() * length * (range.hi - range.lo) };
             (f64::from(*x) - step).clamp(range.lo, range.hi)
         });

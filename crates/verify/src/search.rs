@@ -1,8 +1,10 @@
 //! Branch and bound: a box of inputs is proven by its bounds or split in two, until all boxes are proven, a counterexample is found, or the
 //! time limit is reached.
 //!
-//! Threads take boxes from one stack, last in first out, so that its length grows with the depth of the splits and not with their number.
+//! Threads take boxes from one stack, mostly last in first out, so that its length grows with the depth of the splits and not with their
+//! number. Every few boxes they take the oldest one, because counterexamples are as likely in the boxes at the bottom of the stack.
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -23,6 +25,9 @@ const MAX_BYTES: usize = 1 << 30;
 const SAMPLING: u32 = 10;
 /// Number of splits after which all bounds are recomputed.
 const REFRESH_EVERY: usize = 3;
+/// Number of boxes per box that is taken from the bottom of the stack, and the length of the stack from which on none is.
+const OLDEST_EVERY: u64 = 8;
+const MAX_SPREAD: usize = 10_000;
 /// Number of boxes per box from whose center a counterexample is searched by gradient steps.
 const DESCEND_EVERY: u64 = 32;
 /// Maximum number of points that wait to be checked on the device.
@@ -165,7 +170,7 @@ pub fn verify(
 
 #[derive(Default)]
 struct State {
-    waiting: Vec<Region>,
+    waiting: VecDeque<Region>,
     /// Number of boxes that threads are working on.
     busy: usize,
     candidates: Vec<(usize, Vec<f32>)>,
@@ -214,7 +219,7 @@ impl<'a> Search<'a> {
             steps,
             real,
             property,
-            state: Mutex::new(State { waiting, ..State::default() }),
+            state: Mutex::new(State { waiting: waiting.into(), ..State::default() }),
             changed: Condvar::new(),
             stopped: AtomicBool::new(false),
             boxes: AtomicU64::new(0),
@@ -295,7 +300,10 @@ impl<'a> Search<'a> {
             if self.stopped.load(Ordering::Relaxed) || state.failed || state.is_full {
                 return None;
             }
-            if let Some(region) = state.waiting.pop() {
+            let count = self.boxes.load(Ordering::Relaxed);
+            let is_oldest = count.is_multiple_of(OLDEST_EVERY) && state.waiting.len() < MAX_SPREAD;
+            let next = if is_oldest { state.waiting.pop_front() } else { state.waiting.pop_back() };
+            if let Some(region) = next {
                 state.busy += 1;
                 return Some(region);
             }
@@ -342,7 +350,8 @@ impl<'a> Search<'a> {
     /// Returns a point that violates the property in real arithmetic: the center of a case's box, or the corner that minimizes its
     /// bound, or for some boxes the end of gradient steps from the center.
     fn candidate(&self, left: &[Open<'_>]) -> Option<(usize, Vec<f32>)> {
-        let is_descending = self.boxes.load(Ordering::Relaxed).is_multiple_of(DESCEND_EVERY);
+        let count = self.boxes.load(Ordering::Relaxed);
+        let (is_descending, is_local) = (count.is_multiple_of(DESCEND_EVERY), count.is_multiple_of(2 * DESCEND_EVERY));
         left.iter().find_map(|open| {
             let case = &self.property.cases[open.case];
             let center = open.input.iter().map(|x| 0.5 * (x.lo + x.hi));
@@ -351,7 +360,10 @@ impl<'a> Search<'a> {
             let points: Vec<Vec<f32>> = points.into_iter().flatten().collect();
             let start = points.first().filter(|_| is_descending).cloned();
             let real = points.into_iter().find(|point| attack::is_real(self.real, case, point));
-            let found = real.or_else(|| attack::descend(self.real, case, &start?, true));
+            let found = real.or_else(|| {
+                let whole: Vec<Interval> = case.ranges.iter().map(|range| range.outer()).collect();
+                attack::descend(self.real, case, if is_local { &open.input } else { &whole }, &start?, true)
+            });
             found.map(|point| (open.case, point))
         })
     }
