@@ -80,7 +80,7 @@ impl Panels {
 /// Returns `a` × matrix for consecutive lines of `a`; line i uses the product `i / m % batch`. Coefficients of 0 are skipped.
 pub fn multiply(a: &[f64], panels: &Panels, batch: usize, m: usize) -> Vec<f64> {
     let (n, k) = (panels.n, panels.k);
-    let lines = if n == 0 { 0 } else { a.len() / n };
+    let lines = a.len().checked_div(n).unwrap_or(0);
     let mut result = vec![0.0; lines * k];
     let mut from = 0;
     while from < lines {
