@@ -22,7 +22,7 @@ pub enum Network {
 impl Network {
     /// Opens a file by its extension: `.onnx`, otherwise a model file.
     pub fn open(path: &Path) -> Result<Network> {
-        if !path.extension().is_some_and(|extension| extension == "safetensors") {
+        if path.extension().is_none_or(|extension| extension != "safetensors") {
             return Imported::open(path).map(Network::Onnx);
         }
         let file = TensorFile::read(path)?;
