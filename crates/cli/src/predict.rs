@@ -382,7 +382,8 @@ fn write_text(arguments: &PredictCommand, choice: &DeviceSelection, model: &Mode
     Ok(())
 }
 
-fn examples(manifest: &Manifest, data: Option<&Path>) -> Result<InferenceData> {
+/// Reads the examples of a data file, or of the data that the model was trained on.
+pub fn examples(manifest: &Manifest, data: Option<&Path>) -> Result<InferenceData> {
     let (source, classes) = (&manifest.data.format, &manifest.data.class_names);
     match (source, data) {
         (DataFormat::Digits, None) => {

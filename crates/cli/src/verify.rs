@@ -1,34 +1,41 @@
-//! `panoply verify MODEL PROPERTY`: proves a property of a network for all inputs of a set.
+//! `panoply verify MODEL PROPERTY`: proves properties of a network for all inputs of a set.
 
+mod network;
+
+use std::cell::OnceCell;
 use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
-use panoply::nn::onnx::Imported;
-use panoply::verify::{self, Arithmetic, Options, Progress, Report, Verdict};
-use panoply::{DType, Error, Result, Tensor};
-use serde_json::json;
+use panoply::nn::data::reader::InferenceData;
+use panoply::verify::{self, Arithmetic, Options, Progress, Property, Report, Verdict, claim};
+use panoply::{Error, Result, Tensor};
+use serde_json::{Value, json};
 
-use crate::console;
+use crate::console::{self, escaped};
 use crate::output::{self, DeviceArgs, DeviceSelection};
+use crate::train::run_dir;
+use network::Network;
 
-/// Exit code if the property was neither proven nor violated.
+/// Exit code if a property was neither proven nor violated.
 const UNDECIDED: u8 = 4;
 /// Exit code if a counterexample was found.
 const COUNTEREXAMPLE: u8 = 5;
 
-/// Prove a property of a network for all inputs of a set, or find a counterexample.
+/// Prove properties of a network for all inputs of a set, or find a counterexample.
 ///
-/// Exits with 0 if the property is proven, 4 if it is undecided, and 5 if there is a counterexample.
+/// Exits with 0 if all properties are proven, 5 if there is a counterexample, and 4 if a property is undecided.
 #[derive(Args)]
 pub struct VerifyCommand {
-    /// The network: an ONNX file with one f32 input and one f32 output
+    /// The network: an ONNX file with one f32 input and one f32 output, or the model file or run folder of `panoply train`
+    #[arg(value_parser = run_dir::model_file())]
     model: PathBuf,
-    /// The property: a VNN-LIB 1.0 file, optionally compressed with gzip; it states what a counterexample satisfies
+    /// The property: a TOML file of claims that hold, or a VNN-LIB 1.0 file, optionally compressed with gzip, that states what a
+    /// counterexample satisfies
     property: PathBuf,
-    /// Time limit in seconds
+    /// Time limit in seconds, for each claim that has no other
     #[arg(long, default_value_t = Options::default().seconds, value_parser = seconds)]
     seconds: f64,
     /// The arithmetic that a proof covers
@@ -56,46 +63,93 @@ enum Covered {
     Real,
 }
 
+impl Covered {
+    /// Returns the name in JSON and the description of a proof.
+    fn words(self) -> (&'static str, &'static str) {
+        match self {
+            Covered::Both => ("both", "for real numbers and for f32 arithmetic with sums in any order"),
+            Covered::Real => ("real", "for real numbers; the rounding of f32 arithmetic is not covered"),
+        }
+    }
+}
+
+/// A property with its name, if it has one, and its time limit.
+struct Question {
+    name: Option<String>,
+    property: Property,
+    seconds: f64,
+}
+
 fn seconds(text: &str) -> std::result::Result<f64, String> {
     let seconds: f64 = text.parse().map_err(|_| "not a number".to_string())?;
     if seconds >= 0.0 { Ok(seconds) } else { Err("must not be negative".to_string()) }
 }
 
-/// Reads the network and the property, searches, and prints the verdict.
+/// Reads the network and the properties, searches, and prints the verdicts.
 pub fn run(arguments: &VerifyCommand) -> Result<ExitCode> {
     output::check_paths(arguments.json, [&*arguments.model, &*arguments.property])?;
-    let property = verify::vnnlib::read(&arguments.property)?;
+    let is_toml = arguments.property.extension().is_some_and(|extension| extension == "toml");
+    let claims = if is_toml { claim::read(&arguments.property)? } else { Vec::new() };
+    let property = if is_toml { None } else { Some(verify::vnnlib::read(&arguments.property)?) };
     let choice = arguments.device.select()?;
     choice.device().scope(|| {
-        let network = Imported::open(&arguments.model)?;
-        let shape = input_shape(&network)?;
-        let function = |x: &Tensor| Ok(network.forward(std::slice::from_ref(x))?.swap_remove(0));
-        let arithmetic = match arguments.arithmetic {
-            Covered::Both => Arithmetic::Float,
-            Covered::Real => Arithmetic::Real,
+        let network = Network::open(&arguments.model)?;
+        let questions = match property {
+            Some(property) => vec![Question { name: None, property, seconds: arguments.seconds }],
+            None => questions(arguments, &network, &claims)?,
         };
-        let threads = arguments.threads.map(usize::from);
-        let options = Options { seconds: arguments.seconds, arithmetic, threads, seed: arguments.seed };
-        let bar = bar(arguments.json);
-        let mut show = |progress: Progress| bar.set_message(line(&progress, arguments.seconds));
-        let report = verify::verify(&function, shape, &property, &options, &mut show);
-        bar.finish_and_clear();
-        tell(arguments, &choice, &report?)
+        let mut answers = Vec::new();
+        for question in &questions {
+            let report = search(arguments, &network, question)?;
+            if !arguments.json {
+                tell(arguments, &choice, question, &report);
+            }
+            answers.push((question, report));
+        }
+        if arguments.json {
+            output::print_json(&choice.document(document(arguments, &answers)));
+        }
+        Ok(exit_code(&answers))
     })
 }
 
-/// Returns the shape of the network's only input, with 1 for dynamic dimensions.
-fn input_shape(network: &Imported) -> Result<Vec<usize>> {
-    let ([input], [_]) = (&network.inputs[..], &network.outputs[..]) else {
-        let (inputs, outputs) = (network.inputs.len(), network.outputs.len());
-        return Err(Error::unsupported(format!(
-            "the network has {inputs} inputs and {outputs} outputs; one of each is supported"
-        )));
+/// Returns the property of each claim; the output at the center of a ball is computed on the device.
+fn questions(arguments: &VerifyCommand, network: &Network, claims: &[claim::Claim]) -> Result<Vec<Question>> {
+    let shape = network.input_shape()?;
+    let inputs: usize = shape.iter().product();
+    let data: OnceCell<InferenceData> = OnceCell::new();
+    let example = |index: usize| -> Result<Vec<f32>> {
+        if data.get().is_none() {
+            let _ = data.set(network.examples()?);
+        }
+        let features = data.get().map(|data| (&data.dataset.features, data.dataset.num_features));
+        let row = features.and_then(|(features, width)| features.chunks_exact(width.max(1)).nth(index));
+        row.map(<[f32]>::to_vec).ok_or_else(|| Error::mistake(format!("the data have no example {index}")))
     };
-    if input.dtype != DType::F32 {
-        return Err(Error::unsupported(format!("the input `{}` is {}; f32 is supported", input.name, input.dtype)));
-    }
-    Ok(input.dims.iter().map(|dim| dim.unwrap_or(1)).collect())
+    let question = |claim: &claim::Claim| {
+        let center = claim.center(&example)?;
+        // Without a ball, the number of outputs is all that is needed of the output.
+        let point = center.clone().filter(|center| center.len() == inputs).unwrap_or_else(|| vec![0.0; inputs]);
+        let output = network.forward(&Tensor::from_slice(&point, shape.clone()))?.to_vec::<f32>()?;
+        let property = claim.property(inputs, center.as_deref(), &output)?;
+        Ok(Question { name: Some(claim.name.clone()), property, seconds: claim.seconds.unwrap_or(arguments.seconds) })
+    };
+    claims.iter().map(question).collect()
+}
+
+fn search(arguments: &VerifyCommand, network: &Network, question: &Question) -> Result<Report> {
+    let function = |x: &Tensor| network.forward(x);
+    let arithmetic = match arguments.arithmetic {
+        Covered::Both => Arithmetic::Float,
+        Covered::Real => Arithmetic::Real,
+    };
+    let threads = arguments.threads.map(usize::from);
+    let options = Options { seconds: question.seconds, arithmetic, threads, seed: arguments.seed };
+    let bar = bar(arguments.json);
+    let mut show = |progress: Progress| bar.set_message(line(&progress, question.seconds));
+    let report = verify::verify(&function, network.input_shape()?, &question.property, &options, &mut show);
+    bar.finish_and_clear();
+    report
 }
 
 fn bar(is_quiet: bool) -> ProgressBar {
@@ -112,47 +166,76 @@ fn line(progress: &Progress, limit: f64) -> String {
     format!("{:.1} % proven · {boxes} boxes · {rate:.0}/s · {seconds:.0} of {limit} s", 100.0 * proven)
 }
 
-/// Prints the verdict.
-fn tell(arguments: &VerifyCommand, choice: &DeviceSelection, report: &Report) -> Result<ExitCode> {
-    let Progress { proven, boxes, seconds } = report.progress;
-    let name = match &report.verdict {
+fn name(verdict: &Verdict) -> &'static str {
+    match verdict {
         Verdict::Proven => "proven",
         Verdict::Counterexample(_) => "counterexample",
         Verdict::Undecided(_) => "undecided",
-    };
-    let (covered, summary) = match arguments.arithmetic {
-        Covered::Both => ("both", "for real numbers and for f32 arithmetic with sums in any order"),
-        Covered::Real => ("real", "for real numbers; the rounding of f32 arithmetic is not covered"),
-    };
-    if arguments.json {
-        let (counterexample, reason) = match &report.verdict {
-            Verdict::Proven => (None, None),
-            Verdict::Counterexample(found) => (Some(json!({"input": found.input, "output": found.output})), None),
-            Verdict::Undecided(reason) => (None, Some(reason)),
-        };
-        output::print_json(&choice.document(json!({
-            "model": arguments.model.to_string_lossy(),
-            "property": arguments.property.to_string_lossy(), "verdict": name, "arithmetic": covered, "reason": reason,
-            "counterexample": counterexample, "proven_fraction": proven, "boxes": boxes, "seconds": seconds,
-        })));
-    } else {
-        match &report.verdict {
-            Verdict::Proven => println!("proven {summary}: no input of the set violates the property"),
-            Verdict::Counterexample(found) => {
-                println!(
-                    "counterexample: this input violates the property, in f32 on {} and in real numbers",
-                    choice.device()
-                );
-                found.input.iter().enumerate().for_each(|(n, x)| println!("  X_{n} = {x}"));
-                found.output.iter().enumerate().for_each(|(n, y)| println!("  Y_{n} = {y}"));
-            }
-            Verdict::Undecided(reason) => println!("undecided: {reason}; {:.1} % of the set is proven", 100.0 * proven),
-        }
-        note!("{boxes} boxes in {seconds:.2} s");
     }
-    Ok(match &report.verdict {
-        Verdict::Proven => ExitCode::SUCCESS,
-        Verdict::Counterexample(_) => ExitCode::from(COUNTEREXAMPLE),
-        Verdict::Undecided(_) => ExitCode::from(UNDECIDED),
+}
+
+/// Prints a verdict.
+fn tell(arguments: &VerifyCommand, choice: &DeviceSelection, question: &Question, report: &Report) {
+    let Progress { proven, boxes, seconds } = report.progress;
+    let (_, summary) = arguments.arithmetic.words();
+    let claim = question.name.as_ref().map(|name| format!("{}: ", escaped(name))).unwrap_or_default();
+    match &report.verdict {
+        Verdict::Proven => println!("{claim}proven {summary}: no input of the set violates the property"),
+        Verdict::Counterexample(found) => {
+            println!(
+                "{claim}counterexample: this input violates the property, in f32 on {} and in real numbers",
+                choice.device()
+            );
+            found.input.iter().enumerate().for_each(|(n, x)| println!("  X_{n} = {x}"));
+            found.output.iter().enumerate().for_each(|(n, y)| println!("  Y_{n} = {y}"));
+        }
+        Verdict::Undecided(reason) => {
+            println!("{claim}undecided: {reason}; {:.1} % of the set is proven", 100.0 * proven);
+        }
+    }
+    note!("{boxes} boxes in {seconds:.2} s");
+}
+
+/// Returns the verdict and the statistics of a property in JSON.
+fn entry(report: &Report) -> Value {
+    let Progress { proven, boxes, seconds } = report.progress;
+    let (counterexample, reason) = match &report.verdict {
+        Verdict::Proven => (None, None),
+        Verdict::Counterexample(found) => (Some(json!({"input": found.input, "output": found.output})), None),
+        Verdict::Undecided(reason) => (None, Some(reason)),
+    };
+    json!({
+        "verdict": name(&report.verdict), "reason": reason, "counterexample": counterexample, "proven_fraction": proven,
+        "boxes": boxes, "seconds": seconds,
     })
+}
+
+/// Returns the document: the entry of a single property, or a list of claims.
+fn document(arguments: &VerifyCommand, answers: &[(&Question, Report)]) -> Value {
+    let mut document = match answers {
+        [(Question { name: None, .. }, report)] => entry(report),
+        _ => {
+            let claim = |(question, report): &(&Question, Report)| {
+                let mut entry = entry(report);
+                entry["name"] = json!(question.name);
+                entry
+            };
+            json!({"claims": answers.iter().map(claim).collect::<Vec<Value>>()})
+        }
+    };
+    document["model"] = json!(arguments.model.to_string_lossy());
+    document["property"] = json!(arguments.property.to_string_lossy());
+    document["arithmetic"] = json!(arguments.arithmetic.words().0);
+    document
+}
+
+fn exit_code(answers: &[(&Question, Report)]) -> ExitCode {
+    let any = |is: fn(&Verdict) -> bool| answers.iter().any(|(_, report)| is(&report.verdict));
+    if any(|verdict| matches!(verdict, Verdict::Counterexample(_))) {
+        ExitCode::from(COUNTEREXAMPLE)
+    } else if any(|verdict| matches!(verdict, Verdict::Undecided(_))) {
+        ExitCode::from(UNDECIDED)
+    } else {
+        ExitCode::SUCCESS
+    }
 }

@@ -498,3 +498,33 @@ pub unsafe fn run<T: Task>(isa: Isa, task: T) {
         }
     }
 }
+
+/// Safe code that is compiled for every instruction set.
+pub trait Loop {
+    /// Type of the result.
+    type Output;
+
+    /// Runs the code. `is_fused` is a constant after inlining: true if `mul_add` is one instruction. Implementations and the functions
+    /// they call must be `#[inline(always)]`.
+    fn run(self, is_fused: bool) -> Self::Output;
+}
+
+/// Runs code with the most capable instruction set of this machine.
+pub fn vectorized<L: Loop>(work: L) -> L::Output {
+    struct Holder<'o, L: Loop> {
+        work: L,
+        output: &'o mut Option<L::Output>,
+    }
+
+    impl<L: Loop> Task for Holder<'_, L> {
+        #[inline(always)]
+        unsafe fn run<M: Machine>(self) {
+            *self.output = Some(self.work.run(<M::Math as math::Isa>::FUSED));
+        }
+    }
+
+    let mut output = None;
+    // SAFETY: the set is available, and the code is safe.
+    unsafe { run(Isa::best(), Holder { work, output: &mut output }) };
+    output.expect("the task stores its output")
+}

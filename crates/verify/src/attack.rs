@@ -5,8 +5,9 @@
 
 use panoply_tensor::{Error, Result, Rng, Shape, Tensor};
 
+use crate::backward::{Rows, lower};
 use crate::interval::Interval;
-use crate::property::{Case, Property, Range};
+use crate::property::{Case, Constraint, Property, Range};
 use crate::steps::Steps;
 use crate::values;
 
@@ -15,7 +16,14 @@ const BATCH: usize = 512;
 /// Number of batches per box: the first one samples the whole box, later ones around the best point so far.
 const ROUNDS: i32 = 12;
 /// Number of restarts per case.
-const STARTS: usize = 8;
+const STARTS: usize = 2;
+/// Maximum number of gradient steps from a point.
+const MAX_STEPS: usize = 40;
+/// Number of random points, over all cases, from which gradient steps start.
+const MAX_DESCENTS: usize = 256;
+/// First length of a gradient step, as a fraction of the width of each range, and the length at which the descent ends.
+const FIRST_LENGTH: f64 = 0.25;
+const LAST_LENGTH: f64 = 1e-4;
 /// Maximum number of inputs for which all corners of a box are tried.
 const MAX_CORNERS: usize = 6;
 
@@ -81,11 +89,19 @@ pub fn is_real(steps: &Steps, case: &Case, point: &[f32]) -> bool {
     case.is_satisfied(&inputs, &bounds[steps.output].elements)
 }
 
-/// Returns true if f32 outputs satisfy a case.
-pub fn is_computed(case: &Case, point: &[f32], outputs: &[f32]) -> bool {
+/// Returns true if f32 outputs satisfy a case, or are not finite although the property requires it.
+pub fn is_computed(property: &Property, case: &Case, point: &[f32], outputs: &[f32]) -> bool {
     let inputs: Vec<f64> = point.iter().map(|x| f64::from(*x)).collect();
+    if is_undefined(property, outputs) {
+        return case.contains(&inputs);
+    }
     let outputs: Vec<Interval> = outputs.iter().map(|y| Interval::point(f64::from(*y))).collect();
     case.is_satisfied(&inputs, &outputs)
+}
+
+/// Returns true if f32 outputs are not finite although the property requires it, whatever the outputs in real arithmetic are.
+fn is_undefined(property: &Property, outputs: &[f32]) -> bool {
+    property.requires_finite && outputs.iter().any(|y| !y.is_finite())
 }
 
 /// Returns the distance of outputs from satisfying a case; at most 0 if they do.
@@ -122,10 +138,21 @@ pub fn sample(
             if points.is_empty() {
                 break;
             }
+            let descended = around
+                .as_deref()
+                .filter(|_| round % 4 == 1)
+                .and_then(|point| descend(steps, case, &ranges, point, false));
+            if let Some(point) = descended {
+                let outputs = function.output(&point)?;
+                if is_computed(property, case, &point, &outputs) {
+                    return Ok(Some((point, outputs)));
+                }
+            }
             for (point, outputs) in points.iter().zip(function.outputs(&points, property.outputs)?) {
-                if is_computed(case, point, &outputs) && is_real(steps, case, point) {
+                let is_violated = is_computed(property, case, point, &outputs);
+                if is_violated && (is_undefined(property, &outputs) || is_real(steps, case, point)) {
                     let outputs = function.output(point)?;
-                    if is_computed(case, point, &outputs) {
+                    if is_computed(property, case, point, &outputs) {
                         return Ok(Some((point.clone(), outputs)));
                     }
                 }
@@ -136,7 +163,67 @@ pub fn sample(
             }
         }
     }
+    let count = MAX_DESCENTS / property.cases.len().max(1);
+    for (n, case) in (0..count).flat_map(|n| property.cases.iter().map(move |case| (n, case))) {
+        if is_over() || steps.unknown.is_some() {
+            return Ok(None);
+        }
+        let ranges: Vec<Interval> = case.ranges.iter().map(|range| range.outer()).collect();
+        let random = ranges.iter().map(|x| (x.lo + uniform(&mut rng) * (x.hi - x.lo)).clamp(x.lo, x.hi));
+        let random: Vec<f64> = random.collect();
+        let Some(start) = point_of(case, random.into_iter()) else { continue };
+        let Some(point) = descend(steps, case, &ranges, &start, n % 2 == 0) else { continue };
+        let outputs = function.output(&point)?;
+        if is_computed(property, case, &point, &outputs) {
+            return Ok(Some((point, outputs)));
+        }
+    }
     Ok(None)
+}
+
+/// Searches for a point that satisfies a case in real arithmetic by sign gradient descent (Madry et al., *Towards Deep Learning Models
+/// Resistant to Adversarial Attacks*, 2018) on the constraint that is farthest from being satisfied.
+///
+/// Steps stay in `ranges` and begin with a fraction of their widths. With `is_summed`, it descends on the sum of all constraints that are not satisfied, which avoids oscillation between two of them.
+pub fn descend(steps: &Steps, case: &Case, ranges: &[Interval], start: &[f32], is_summed: bool) -> Option<Vec<f32>> {
+    let (mut best, mut least, mut length) = (start.to_vec(), f64::INFINITY, FIRST_LENGTH);
+    let mut gradient = vec![0.0; start.len()];
+    let mut point = best.clone();
+    for _ in 0..MAX_STEPS {
+        let inputs: Vec<Interval> = point.iter().map(|x| Interval::point(f64::from(*x))).collect();
+        let bounds = values::forward(steps, &inputs);
+        let outputs = &bounds[steps.output].elements;
+        let value = |constraint: &&Constraint| constraint.value(&inputs, outputs).hi;
+        let farthest = case.constraints.iter().max_by(|a, b| value(a).total_cmp(&value(b)))?;
+        let distance = value(&farthest);
+        if distance <= 0.0 && is_real(steps, case, &point) {
+            return Some(point);
+        }
+        if distance < least {
+            (best, least) = (point.clone(), distance);
+            // At a point the linear bound is exact, so that its coefficients are a gradient.
+            let unsatisfied: Vec<&Constraint> = match is_summed {
+                true => case.constraints.iter().filter(|constraint| value(constraint) > 0.0).collect(),
+                false => vec![farthest],
+            };
+            let rows = lower(steps, &bounds, steps.output, Rows::of(&unsatisfied)).slopes;
+            gradient = vec![0.0; inputs.len()];
+            for row in rows.chunks_exact(inputs.len()) {
+                gradient.iter_mut().zip(row).for_each(|(sum, slope)| *sum += slope);
+            }
+        } else {
+            length *= 0.5;
+        }
+        if length < LAST_LENGTH {
+            return None;
+        }
+        let moved = best.iter().zip(&gradient).zip(ranges).map(|((x, slope), range)| {
+            let step = if *slope == 0.0 { 0.0 } else { slope.signum() * length * (range.hi - range.lo) };
+            (f64::from(*x) - step).clamp(range.lo, range.hi)
+        });
+        point = point_of(case, moved)?;
+    }
+    None
 }
 
 /// Returns points of a case: first its center, its corners and random points, later random points within `spread` of its size around a

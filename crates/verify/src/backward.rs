@@ -9,7 +9,9 @@ use panoply_ir::Alu;
 use panoply_ir::reduce::ReduceOp;
 
 use crate::interval::Interval;
-use crate::steps::{Matrix, Sizes, Step, StepId, Steps, ZERO};
+use crate::lanes::{self, LANES, Lines, Sums};
+use crate::property::Constraint;
+use crate::steps::{Step, StepId, Steps, ZERO};
 use crate::values::{self, Bounds, EPSILON, MAX_MAGNITUDE, TINY};
 
 /// Lower bounds of several rows over a box.
@@ -30,6 +32,18 @@ pub struct Rows {
     pub output: Vec<f64>,
     /// Coefficients of the input; empty if all are 0.
     pub input: Vec<f64>,
+}
+
+impl Rows {
+    /// Returns the centers of the coefficients of constraints.
+    pub fn of(constraints: &[&Constraint]) -> Rows {
+        let middle = |x: &Interval| 0.5 * (x.lo + x.hi);
+        let output = constraints.iter().flat_map(|constraint| constraint.output.iter().map(middle)).collect();
+        let is_read = |constraint: &&Constraint| constraint.input.iter().any(|x| *x != Interval::point(0.0));
+        let input = constraints.iter().flat_map(|constraint| constraint.input.iter().map(middle));
+        let input = if constraints.iter().any(is_read) { input.collect() } else { Vec::new() };
+        Rows { count: constraints.len(), output, input }
+    }
 }
 
 /// Bounds of the operand of each ReLU, in the order of the steps.
@@ -96,10 +110,8 @@ pub fn lower(steps: &Steps, bounds: &[Bounds<'_>], start: StepId, rows: Rows) ->
         count,
         bounds,
         coefficients: vec![None; start.max(steps.input) + 1],
-        constant: vec![0.0; count],
-        magnitude: vec![0.0; count],
+        sums: Sums { constant: vec![0.0; count], magnitude: vec![0.0; count], error: vec![0.0; count] },
         terms: 0,
-        error: vec![0.0; count],
     };
     walk.add(start, rows.output);
     if !rows.input.is_empty() {
@@ -107,15 +119,20 @@ pub fn lower(steps: &Steps, bounds: &[Bounds<'_>], start: StepId, rows: Rows) ->
     }
     for id in (0..walk.coefficients.len()).rev().filter(|id| *id != steps.input) {
         if let Some(coefficients) = walk.coefficients[id].take() {
-            walk.pass(steps, id, &coefficients);
+            walk.pass(steps, id, coefficients);
         }
     }
     let inputs = steps.steps[steps.input].numel;
     let slopes = walk.coefficients[steps.input].take().unwrap_or_else(|| vec![0.0; count * inputs]);
     walk.replace(steps.input, &slopes);
     let bound = |row: usize| {
-        let lost = 2.0 * walk.error[row] + (walk.terms + 8) as f64 * EPSILON * walk.magnitude[row] + TINY;
-        let bound = walk.constant[row] - lost;
+        let Sums { constant, magnitude, error } = &walk.sums;
+        let lost = 2.0 * error[row] + (walk.terms + 8) as f64 * EPSILON * magnitude[row] + TINY;
+        let bound = constant[row] - lost;
+        #[cfg(test)]
+        if crate::fault::is(crate::fault::Fault::Infinite) && !bound.is_finite() {
+            return f64::INFINITY;
+        }
         if bound.is_finite() { bound.next_down() } else { f64::NEG_INFINITY }
     };
     Lower { bounds: (0..count).map(bound).collect(), slopes }
@@ -126,18 +143,16 @@ struct Walk<'b, 'a> {
     bounds: &'b [Bounds<'a>],
     /// Coefficients of each step that is not yet propagated, row by row.
     coefficients: Vec<Option<Vec<f64>>>,
-    /// Accumulated constant of each row.
-    constant: Vec<f64>,
-    /// Sum of the magnitudes of the terms in `constant`, and the maximum number of terms per row.
-    magnitude: Vec<f64>,
+    /// Accumulated constants and errors of the rows.
+    sums: Sums,
+    /// Maximum number of terms in a constant.
     terms: usize,
-    /// Bounds of the accumulated rounding errors.
-    error: Vec<f64>,
 }
 
-impl Walk<'_, '_> {
-    fn elements(&self, id: StepId) -> &[Interval] {
-        &self.bounds[id].elements
+impl<'b> Walk<'b, '_> {
+    fn elements(&self, id: StepId) -> &'b [Interval] {
+        let bounds = self.bounds;
+        &bounds[id].elements
     }
 
     /// Adds coefficients to those of a step.
@@ -147,73 +162,72 @@ impl Walk<'_, '_> {
             return;
         };
         sum.iter_mut().zip(&more).for_each(|(sum, more)| *sum += more);
-        let bounds = self.bounds;
-        self.charge(&sum, |at| EPSILON * bounds[id].elements[at].magnitude());
+        self.charge(&sum, self.elements(id).iter().map(|x| EPSILON * x.magnitude()));
         self.coefficients[id] = Some(sum);
     }
 
     /// Adds Σ |coefficient| · `per_unit` to the error of each row.
-    fn charge(&mut self, coefficients: &[f64], per_unit: impl Fn(usize) -> f64) {
-        let numel = coefficients.len() / self.count.max(1);
-        for (row, coefficients) in coefficients.chunks_exact(numel.max(1)).enumerate() {
-            let cost = |(at, a): (usize, &f64)| if *a == 0.0 { 0.0 } else { a.abs() * per_unit(at) };
-            self.error[row] += coefficients.iter().enumerate().map(cost).sum::<f64>();
-        }
+    fn charge(&mut self, coefficients: &[f64], per_unit: impl ExactSizeIterator<Item = f64>) {
+        let numel = per_unit.len();
+        lanes::add_costs(coefficients, numel, &lanes::in_lanes(per_unit), &mut self.sums.error);
     }
 
     /// Replaces a step by its interval.
     fn replace(&mut self, id: StepId, coefficients: &[f64]) {
-        let bounds = self.bounds;
-        let elements = &bounds[id].elements;
+        let elements = self.elements(id);
         self.terms += elements.len();
-        for (row, coefficients) in coefficients.chunks_exact(elements.len().max(1)).enumerate() {
-            for (a, x) in coefficients.iter().zip(elements.iter()) {
-                // A coefficient of 0 does not cancel an unknown value: the product can be undefined, or the coefficient an underflow.
-                if x.magnitude() < MAX_MAGNITUDE {
-                    let term = if *a > 0.0 { a * x.lo } else { a * x.hi };
-                    self.constant[row] += term;
-                    self.magnitude[row] += term.abs();
-                } else {
-                    self.constant[row] = f64::NEG_INFINITY;
-                }
-            }
+        // A coefficient of 0 does not cancel an unknown value: the product can be undefined, or the coefficient an underflow.
+        if elements.iter().all(|x| x.magnitude() < MAX_MAGNITUDE) {
+            let lo = lanes::in_lanes(elements.iter().map(|x| x.lo));
+            let hi = lanes::in_lanes(elements.iter().map(|x| x.hi));
+            let ends: Vec<_> = lo.into_iter().zip(hi).map(<[_; 2]>::from).collect();
+            lanes::add_minimum(coefficients, elements.len(), &ends, &mut self.sums);
+        } else {
+            self.sums.constant.fill(f64::NEG_INFINITY);
         }
     }
 
     /// Propagates the coefficients of a step to its operands.
-    fn pass(&mut self, steps: &Steps, id: StepId, a: &[f64]) {
-        let entry = &steps.steps[id];
-        let linear = match &entry.step {
-            Step::Move(x, from) => {
-                self.add_moved(*x, a, from);
-                true
-            }
+    #[cfg_attr(not(test), expect(unused_mut, reason = "tests make coefficients wrong"))]
+    fn pass(&mut self, steps: &Steps, id: StepId, mut a: Vec<f64>) {
+        let (entry, bounds) = (&steps.steps[id], self.bounds);
+        #[cfg(test)]
+        crate::fault::scale(&entry.step, &mut a);
+        if let Step::Relu(x) = &entry.step {
+            return self.pass_relu(*x, a);
+        }
+        if !self.is_linear(steps, &entry.step) {
+            return self.replace(id, &a);
+        }
+        self.charge(&a, bounds[id].slack.iter().copied());
+        match &entry.step {
+            Step::Move(x, from) => self.add_moved(*x, &a, from),
             Step::Reduce(ReduceOp::Sum, x, to) => {
-                let numel = entry.numel;
-                let spread = a.chunks_exact(numel.max(1)).flat_map(|row| to.iter().map(|to| row[*to as usize]));
+                let spread = a.chunks_exact(entry.numel.max(1)).flat_map(|row| to.iter().map(|to| row[*to as usize]));
                 self.add(*x, spread.collect());
-                true
             }
-            Step::Cast(x) => {
-                self.add(*x, a.to_vec());
-                true
-            }
+            Step::Cast(x) => self.add(*x, a),
             Step::Linear(x, matrix) => {
-                self.add(*x, transposed(a, matrix, self.count));
-                true
+                let sizes = matrix.sizes;
+                self.add(*x, lanes::multiply(&a, &matrix.backward, sizes.batch, sizes.m));
             }
             Step::Alu(op, operands) => self.pass_scalar(steps, *op, operands, a),
-            Step::Relu(x) => {
-                self.pass_relu(*x, a);
-                return;
-            }
-            _ => false,
+            _ => {}
+        }
+    }
+
+    /// Returns true if a step is linear and its constant factors are bounded.
+    fn is_linear(&self, steps: &Steps, step: &Step) -> bool {
+        let is_constant = |id: &StepId| matches!(steps.steps[*id].step, Step::Constant(_));
+        let factors = |id: &StepId, factor: fn(Interval) -> Interval| {
+            is_constant(id) && self.elements(*id).iter().all(|x| factor(*x).magnitude() < MAX_MAGNITUDE)
         };
-        if linear {
-            let bounds = self.bounds;
-            self.charge(a, |at| bounds[id].slack[at]);
-        } else {
-            self.replace(id, a);
+        match step {
+            Step::Move(..) | Step::Reduce(ReduceOp::Sum, ..) | Step::Cast(_) | Step::Linear(..) => true,
+            Step::Alu(Alu::Neg | Alu::Add | Alu::Sub, _) => true,
+            Step::Alu(Alu::Mul, x) => x.iter().any(|x| factors(x, |x| x)),
+            Step::Alu(Alu::Div, x) => factors(&x[1], Interval::recip),
+            _ => false,
         }
     }
 
@@ -228,67 +242,80 @@ impl Walk<'_, '_> {
         self.add(x, sum);
     }
 
-    /// Propagates through a linear scalar operation; returns false if it is not linear.
-    fn pass_scalar(&mut self, steps: &Steps, op: Alu, operands: &[StepId], a: &[f64]) -> bool {
-        let is_constant = |id: &StepId| matches!(steps.steps[*id].step, Step::Constant(_));
-        match (op, operands) {
-            (Alu::Neg, [x]) => self.add(*x, a.iter().map(|a| -a).collect()),
-            (Alu::Add, [x, y]) => {
-                self.add(*x, a.to_vec());
-                self.add(*y, a.to_vec());
-            }
-            (Alu::Sub, [x, y]) => {
-                self.add(*x, a.to_vec());
-                self.add(*y, a.iter().map(|a| -a).collect());
-            }
-            (Alu::Mul, [x, by]) if is_constant(by) => return self.pass_product(*x, *by, |by| by, a),
-            (Alu::Mul, [by, x]) if is_constant(by) => return self.pass_product(*x, *by, |by| by, a),
-            (Alu::Div, [x, by]) if is_constant(by) => return self.pass_product(*x, *by, Interval::recip, a),
-            _ => return false,
+    /// Adds coefficients to those of an operand, or replaces the operand if it is a constant.
+    fn add_operand(&mut self, steps: &Steps, id: StepId, a: Vec<f64>) {
+        match steps.steps[id].step {
+            Step::Constant(_) => self.replace_constant(id, &a),
+            _ => self.add(id, a),
         }
-        true
     }
 
-    /// Propagates through x times constants that are intervals; returns false if one is unbounded.
-    fn pass_product(&mut self, x: StepId, by: StepId, factor: fn(Interval) -> Interval, a: &[f64]) -> bool {
+    fn replace_constant(&mut self, id: StepId, a: &[f64]) {
+        #[cfg(test)]
+        if crate::fault::is(crate::fault::Fault::Constants) {
+            return;
+        }
+        self.replace(id, a);
+    }
+
+    /// Propagates through a linear scalar operation.
+    fn pass_scalar(&mut self, steps: &Steps, op: Alu, operands: &[StepId], mut a: Vec<f64>) {
+        let is_constant = |id: &StepId| matches!(steps.steps[*id].step, Step::Constant(_));
+        let negate = |a: &mut Vec<f64>| a.iter_mut().for_each(|a| *a = -*a);
+        match (op, operands) {
+            (Alu::Neg, [x]) => {
+                negate(&mut a);
+                self.add(*x, a);
+            }
+            (Alu::Add, [x, y] | [y, x]) if is_constant(y) => {
+                self.replace_constant(*y, &a);
+                self.add(*x, a);
+            }
+            (Alu::Add, [x, y]) => {
+                self.add(*x, a.clone());
+                self.add(*y, a);
+            }
+            (Alu::Sub, [x, y]) => {
+                self.add_operand(steps, *x, a.clone());
+                negate(&mut a);
+                self.add_operand(steps, *y, a);
+            }
+            (Alu::Mul, [x, by]) if is_constant(by) => self.pass_product(*x, *by, |by| by, a),
+            (Alu::Mul, [by, x]) => self.pass_product(*x, *by, |by| by, a),
+            (Alu::Div, [x, by]) => self.pass_product(*x, *by, Interval::recip, a),
+            _ => self.sums.constant.fill(f64::NEG_INFINITY),
+        }
+    }
+
+    /// Propagates through x times constants that are intervals.
+    fn pass_product(&mut self, x: StepId, by: StepId, factor: fn(Interval) -> Interval, mut a: Vec<f64>) {
         let bounds = self.bounds;
         let factors: Vec<Interval> = bounds[by].elements.iter().map(|by| factor(*by)).collect();
-        if !factors.iter().all(|factor| factor.magnitude() < MAX_MAGNITUDE) {
-            return false;
+        let width = |(factor, x): (&Interval, &Interval)| (factor.hi - factor.lo) * x.magnitude();
+        self.charge(&a, factors.iter().zip(bounds[x].elements.iter()).map(width));
+        for a in a.chunks_exact_mut(factors.len().max(1)) {
+            a.iter_mut().zip(&factors).for_each(|(a, by)| *a *= 0.5 * (by.lo + by.hi));
         }
-        let middle = |factor: &Interval| 0.5 * (factor.lo + factor.hi);
-        let numel = factors.len();
-        let scaled =
-            a.chunks_exact(numel.max(1)).flat_map(|row| row.iter().zip(&factors).map(|(a, by)| a * middle(by)));
-        let scaled = scaled.collect();
-        self.charge(a, |at| (factors[at].hi - factors[at].lo) * bounds[x].elements[at].magnitude());
-        self.add(x, scaled);
-        true
+        self.add(x, a);
     }
 
     /// Propagates through max(x, 0): 0 or x if the sign of x is known, else the lower line or, for a negative coefficient, the upper line.
-    fn pass_relu(&mut self, x: StepId, a: &[f64]) {
-        let bounds = self.bounds;
-        let lines: Vec<Relaxed> = bounds[x].elements.iter().map(|x| Relaxed::of(*x)).collect();
-        let numel = lines.len();
-        let mut passed = vec![0.0; a.len()];
-        self.terms += numel;
-        for row in 0..self.count {
-            let cells = row * numel..(row + 1) * numel;
-            for ((a, passed), line) in a[cells.clone()].iter().zip(&mut passed[cells]).zip(&lines) {
-                if *a > 0.0 {
-                    *passed = a * line.below;
-                } else if *a < 0.0 {
-                    *passed = a * line.above;
-                    self.constant[row] += a * line.offset;
-                    self.magnitude[row] += (a * line.offset).abs();
-                } else if a.is_nan() {
-                    self.constant[row] = f64::NEG_INFINITY;
-                }
+    fn pass_relu(&mut self, x: StepId, mut a: Vec<f64>) {
+        let elements = self.elements(x);
+        let relaxed: Vec<Relaxed> = elements.iter().map(|x| Relaxed::of(*x)).collect();
+        let lines = relaxed.chunks(LANES).zip(elements.chunks(LANES)).map(|(relaxed, x)| {
+            let of = |value: fn(&Relaxed) -> f64| std::array::from_fn(|lane| relaxed.get(lane).map_or(0.0, value));
+            let per_unit = std::array::from_fn(|lane| x.get(lane).map_or(0.0, |x| EPSILON * x.magnitude()));
+            Lines {
+                below: of(|line| line.below),
+                above: of(|line| line.above),
+                offset: of(|line| line.offset),
+                per_unit,
             }
-        }
-        self.charge(&passed, |at| EPSILON * bounds[x].elements[at].magnitude());
-        self.add(x, passed);
+        });
+        self.terms += elements.len();
+        lanes::relax(&mut a, elements.len(), &lines.collect::<Vec<Lines>>(), &mut self.sums);
+        self.add(x, a);
     }
 }
 
@@ -301,6 +328,10 @@ struct Relaxed {
 
 impl Relaxed {
     fn of(x: Interval) -> Relaxed {
+        #[cfg(test)]
+        if let Some(wrong) = Relaxed::wrong(x) {
+            return wrong;
+        }
         if !x.is_finite() {
             // A value that is possibly undefined has no relaxation.
             return Relaxed { below: f64::NAN, above: f64::NAN, offset: f64::NAN };
@@ -317,20 +348,21 @@ impl Relaxed {
         let below = if x.hi > -x.lo { 1.0 } else { 0.0 };
         Relaxed { below, above, offset: (offset + EPSILON * x.magnitude()).next_up() }
     }
-}
 
-/// Returns the coefficients of x from those of x × w.
-fn transposed(a: &[f64], matrix: &Matrix, count: usize) -> Vec<f64> {
-    let Sizes { batch, m, k, n } = matrix.sizes;
-    let mut result = vec![0.0; count * batch * m * k];
-    for (line, (a, result)) in a.chunks_exact(n.max(1)).zip(result.chunks_exact_mut(k.max(1))).enumerate() {
-        let product = line / m % batch;
-        let weights = &matrix.backward[product * k * n..][..k * n];
-        for (column, a) in a.iter().enumerate().filter(|(_, a)| **a != 0.0) {
-            for (result, weight) in result.iter_mut().zip(&weights[column * k..][..k]) {
-                *result += a * weight;
-            }
+    /// Returns the lines of an unstable ReLU if a test makes them wrong.
+    #[cfg(test)]
+    fn wrong(x: Interval) -> Option<Relaxed> {
+        use crate::fault::{Fault, is};
+        if !(x.is_finite() && x.lo < 0.0 && x.hi > 0.0) {
+            return None;
+        }
+        let above = x.hi / (x.hi - x.lo);
+        let lines = Relaxed { below: 0.0, above, offset: -above * x.lo };
+        match () {
+            () if is(Fault::UpperLine) => Some(Relaxed { offset: 0.8 * lines.offset, ..lines }),
+            () if is(Fault::LowerLine) => Some(Relaxed { below: 1.2, ..lines }),
+            () if is(Fault::Inactive) => Some(Relaxed { above: 0.0, offset: 0.0, ..lines }),
+            () => None,
         }
     }
-    result
 }

@@ -1,8 +1,8 @@
 //! Proofs of properties of networks: no input of a set has an output that violates the property.
 //!
-//! In the order of data flow: [`vnnlib`] (the property as cases of forbidden outputs), [`Program`](panoply_tensor::Program) (the graph of
+//! In the order of data flow: [`vnnlib`] and [`claim`] (the property as cases of forbidden outputs), [`Program`](panoply_tensor::Program) (the graph of
 //! the function), [`steps`] (the graph with inlined calls, over flat arrays), [`values`] (interval bounds of every step), [`backward`]
-//! (linear bounds), [`attack`] (counterexamples), [`search`] (branch and bound over boxes of inputs). [`interval`] and [`decimal`] enclose
+//! (linear bounds), `lanes` (their inner loops), [`attack`] (counterexamples), [`search`] (branch and bound over boxes of inputs). [`interval`] and [`decimal`] enclose
 //! numbers that floats do not represent.
 //!
 //! This crate does not depend on networks, model files or the command line. Every bound is rounded outwards, an operation without a rule is
@@ -12,10 +12,16 @@
 
 pub mod attack;
 pub mod backward;
+pub mod claim;
 pub mod decimal;
+#[cfg(test)]
+mod fault;
 pub mod interval;
+mod lanes;
 mod property;
 mod region;
+#[cfg(test)]
+mod sabotage;
 mod search;
 pub mod steps;
 pub mod values;

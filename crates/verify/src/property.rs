@@ -2,7 +2,7 @@
 //!
 //! As in VNN-LIB, a property is given by its counterexamples: it holds if no input of any case satisfies all constraints of the case.
 
-use std::ops::{Add, Mul};
+use std::ops::Add;
 
 use crate::interval::Interval;
 
@@ -15,6 +15,8 @@ pub struct Property {
     pub outputs: usize,
     /// Cases; an input that satisfies one of them is a counterexample.
     pub cases: Vec<Case>,
+    /// True if an input in the box of a case is also a counterexample if its f32 output is not finite.
+    pub requires_finite: bool,
 }
 
 /// A box of inputs and a conjunction of constraints.
@@ -35,7 +37,7 @@ pub struct Range {
     pub hi: Interval,
 }
 
-/// The constraint Σ `input`·x + Σ `output`·y + `constant` ≤ 0.
+/// The constraint Σ `input`·x + Σ `output`·y + `constant` ≤ 0, or < 0 if it is strict.
 #[derive(Clone, Debug)]
 pub struct Constraint {
     /// Coefficients of the inputs.
@@ -44,6 +46,8 @@ pub struct Constraint {
     pub output: Vec<Interval>,
     /// The constant.
     pub constant: Interval,
+    /// True for <.
+    pub is_strict: bool,
 }
 
 impl Range {
@@ -62,19 +66,45 @@ impl Constraint {
     /// Returns bounds of the left side.
     pub fn value(&self, inputs: &[Interval], outputs: &[Interval]) -> Interval {
         let zero = Interval::point(0.0);
-        let of = |coefficients: &[Interval], values: &[Interval]| {
+        let of = |coefficients: &[Interval], values: &[Interval]| -> Option<Interval> {
             let used = coefficients.iter().zip(values).filter(|(coefficient, _)| **coefficient != zero);
-            used.fold(zero, |sum, (coefficient, value)| sum.add(coefficient.mul(*value)))
+            used.map(|(coefficient, value)| product(*coefficient, *value)).reduce(Interval::add)
         };
-        of(&self.input, inputs).add(of(&self.output, outputs)).add(self.constant)
+        let constant = (self.constant != zero).then_some(self.constant);
+        let terms = [of(&self.input, inputs), of(&self.output, outputs), constant];
+        terms.into_iter().flatten().reduce(Interval::add).unwrap_or(zero)
+    }
+
+    /// Returns true if a value of the left side in these bounds certainly does not satisfy the constraint.
+    pub fn excludes(&self, value: Interval) -> bool {
+        if self.is_strict { value.lo >= 0.0 } else { value.lo > 0.0 }
+    }
+
+    /// Returns true if a value of the left side in these bounds certainly satisfies the constraint.
+    pub fn includes(&self, value: Interval) -> bool {
+        if self.is_strict { value.hi < 0.0 } else { value.hi <= 0.0 }
+    }
+}
+
+/// Returns the product, which is exact for the coefficients 1 and -1.
+fn product(coefficient: Interval, value: Interval) -> Interval {
+    match (coefficient.lo, coefficient.hi) {
+        (1.0, 1.0) => value,
+        (-1.0, -1.0) => -value,
+        _ => coefficient * value,
     }
 }
 
 impl Case {
+    /// Returns true if an input is certainly in the box.
+    pub fn contains(&self, inputs: &[f64]) -> bool {
+        self.ranges.iter().zip(inputs).all(|(range, x)| range.contains(*x))
+    }
+
     /// Returns true if this input with these outputs certainly satisfies the case.
     pub fn is_satisfied(&self, inputs: &[f64], outputs: &[Interval]) -> bool {
         let points: Vec<Interval> = inputs.iter().map(|x| Interval::point(*x)).collect();
-        self.ranges.iter().zip(inputs).all(|(range, x)| range.contains(*x))
-            && self.constraints.iter().all(|constraint| constraint.value(&points, outputs).hi <= 0.0)
+        self.contains(inputs)
+            && self.constraints.iter().all(|constraint| constraint.includes(constraint.value(&points, outputs)))
     }
 }

@@ -74,6 +74,8 @@ fn raised(least: f64, slopes: &[f64], region: &[Interval], part: &[Interval]) ->
 fn clip(input: &mut [Interval], least: f64, slopes: &[f64]) -> bool {
     for (x, slope) in input.iter_mut().zip(slopes) {
         let reach = (-least / slope.abs()).next_up();
+        #[cfg(test)]
+        let reach = if crate::fault::is(crate::fault::Fault::Clip) { 0.8 * reach } else { reach };
         if *slope > 0.0 {
             let hi = (x.lo + reach).next_up();
             x.hi = if hi < x.hi { hi } else { x.hi };

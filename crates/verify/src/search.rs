@@ -1,8 +1,10 @@
 //! Branch and bound: a box of inputs is proven by its bounds or split in two, until all boxes are proven, a counterexample is found, or the
 //! time limit is reached.
 //!
-//! Threads take boxes from one stack, last in first out, so that its length grows with the depth of the splits and not with their number.
+//! Threads take boxes from one stack, mostly last in first out, so that its length grows with the depth of the splits and not with their
+//! number. Every few boxes they take the oldest one, because counterexamples are as likely in the boxes at the bottom of the stack.
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -23,6 +25,11 @@ const MAX_BYTES: usize = 1 << 30;
 const SAMPLING: u32 = 10;
 /// Number of splits after which all bounds are recomputed.
 const REFRESH_EVERY: usize = 3;
+/// Number of boxes per box that is taken from the bottom of the stack, and the length of the stack from which on none is.
+const OLDEST_EVERY: u64 = 8;
+const MAX_SPREAD: usize = 10_000;
+/// Number of boxes per box from whose center a counterexample is searched by gradient steps.
+const DESCEND_EVERY: u64 = 32;
 /// Maximum number of points that wait to be checked on the device.
 const MAX_CANDIDATES: usize = 16;
 /// Interval of progress reports.
@@ -163,7 +170,7 @@ pub fn verify(
 
 #[derive(Default)]
 struct State {
-    waiting: Vec<Region>,
+    waiting: VecDeque<Region>,
     /// Number of boxes that threads are working on.
     busy: usize,
     candidates: Vec<(usize, Vec<f32>)>,
@@ -212,7 +219,7 @@ impl<'a> Search<'a> {
             steps,
             real,
             property,
-            state: Mutex::new(State { waiting, ..State::default() }),
+            state: Mutex::new(State { waiting: waiting.into(), ..State::default() }),
             changed: Condvar::new(),
             stopped: AtomicBool::new(false),
             boxes: AtomicU64::new(0),
@@ -248,7 +255,7 @@ impl<'a> Search<'a> {
             };
             for (case, input) in candidates {
                 let output = function.output(&input)?;
-                if attack::is_computed(&self.property.cases[case], &input, &output) {
+                if attack::is_computed(self.property, &self.property.cases[case], &input, &output) {
                     return Ok(Some(Counterexample { input, output }));
                 }
             }
@@ -293,7 +300,10 @@ impl<'a> Search<'a> {
             if self.stopped.load(Ordering::Relaxed) || state.failed || state.is_full {
                 return None;
             }
-            if let Some(region) = state.waiting.pop() {
+            let count = self.boxes.load(Ordering::Relaxed);
+            let is_oldest = count.is_multiple_of(OLDEST_EVERY) && state.waiting.len() < MAX_SPREAD;
+            let next = if is_oldest { state.waiting.pop_front() } else { state.waiting.pop_back() };
+            if let Some(region) = next {
                 state.busy += 1;
                 return Some(region);
             }
@@ -311,7 +321,7 @@ impl<'a> Search<'a> {
         let (bounds, known) = tightened(self.steps, &region.input, inherited);
         let constraints: Vec<&Constraint> =
             region.cases.iter().flat_map(|case| &self.property.cases[*case].constraints).collect();
-        let rows = rows(&constraints);
+        let rows = Rows::of(&constraints);
         let found = lower(self.steps, &bounds, self.steps.output, rows);
         let outputs = &bounds[self.steps.output].elements;
         let (mut left, mut row) = (Vec::new(), 0);
@@ -323,7 +333,7 @@ impl<'a> Search<'a> {
             });
             let linear = linear.collect();
             row += constraints.len();
-            if !constraints.iter().any(|constraint| constraint.value(&region.input, outputs).lo > 0.0) {
+            if !constraints.iter().any(|constraint| constraint.excludes(constraint.value(&region.input, outputs))) {
                 left.extend(Open::of(*case, linear, &region.input));
             }
         }
@@ -337,15 +347,24 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Returns a point that violates the property in real arithmetic: the center of a case's box, or the corner that minimizes its bound.
+    /// Returns a point that violates the property in real arithmetic: the center of a case's box, or the corner that minimizes its
+    /// bound, or for some boxes the end of gradient steps from the center.
     fn candidate(&self, left: &[Open<'_>]) -> Option<(usize, Vec<f32>)> {
+        let count = self.boxes.load(Ordering::Relaxed);
+        let (is_descending, is_local) = (count.is_multiple_of(DESCEND_EVERY), count.is_multiple_of(2 * DESCEND_EVERY));
         left.iter().find_map(|open| {
             let case = &self.property.cases[open.case];
             let center = open.input.iter().map(|x| 0.5 * (x.lo + x.hi));
             let corner = open.input.iter().zip(open.slopes).map(|(x, slope)| if *slope > 0.0 { x.lo } else { x.hi });
             let points = [attack::point_of(case, center), attack::point_of(case, corner)];
-            let real = points.into_iter().flatten().find(|point| attack::is_real(self.real, case, point));
-            real.map(|point| (open.case, point))
+            let points: Vec<Vec<f32>> = points.into_iter().flatten().collect();
+            let start = points.first().filter(|_| is_descending).cloned();
+            let real = points.into_iter().find(|point| attack::is_real(self.real, case, point));
+            let found = real.or_else(|| {
+                let whole: Vec<Interval> = case.ranges.iter().map(|range| range.outer()).collect();
+                attack::descend(self.real, case, if is_local { &open.input } else { &whole }, &start?, true)
+            });
+            found.map(|point| (open.case, point))
         })
     }
 }
@@ -370,21 +389,14 @@ enum Outcome {
     Candidate(usize, Vec<f32>, Option<Box<[Region; 2]>>),
 }
 
-/// Returns the centers of the coefficients of constraints as rows for the backward propagation.
-fn rows(constraints: &[&Constraint]) -> Rows {
-    let middle = |x: &Interval| 0.5 * (x.lo + x.hi);
-    let output = constraints.iter().flat_map(|constraint| constraint.output.iter().map(middle)).collect();
-    let reads_input = constraints.iter().any(|constraint| constraint.input.iter().any(|x| *x != Interval::point(0.0)));
-    let input = constraints.iter().flat_map(|constraint| constraint.input.iter().map(middle));
-    Rows { count: constraints.len(), output, input: if reads_input { input.collect() } else { Vec::new() } }
-}
-
 /// Returns a lower bound of a constraint from that of its row, corrected for the widths of its coefficients and its constant.
-fn at_least(constraint: &Constraint, bound: f64, inputs: &[Interval], outputs: &[Interval]) -> f64 {
+pub fn at_least(constraint: &Constraint, bound: f64, inputs: &[Interval], outputs: &[Interval]) -> f64 {
     let cost = |coefficients: &[Interval], values: &[Interval]| {
         let wide = coefficients.iter().zip(values).filter(|(coefficient, _)| !coefficient.is_point());
         wide.map(|(coefficient, value)| (coefficient.hi - coefficient.lo) * value.magnitude()).sum::<f64>()
     };
     let cost = cost(&constraint.input, inputs) + cost(&constraint.output, outputs);
+    #[cfg(test)]
+    let bound = if crate::fault::is(crate::fault::Fault::Constraint) { bound + 1.0 } else { bound };
     ((bound + constraint.constant.lo).next_down() - 2.0 * cost).next_down()
 }

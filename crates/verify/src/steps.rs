@@ -13,6 +13,7 @@ use panoply_ir::{Alu, DType, Scalar};
 use panoply_tensor::{Error, Program, ProgramLeaf, Result, Shape, Tensor};
 
 use crate::interval::Interval;
+use crate::lanes::Panels;
 use crate::values::{self, Arithmetic};
 
 /// Index of a step.
@@ -94,9 +95,9 @@ pub struct Matrix {
     /// Sizes of the product.
     pub sizes: Sizes,
     /// Elements `[batch, k, n]`, exact.
-    pub forward: Vec<f64>,
+    pub forward: Panels,
     /// The transposed elements `[batch, n, k]`.
-    pub backward: Vec<f64>,
+    pub backward: Panels,
 }
 
 /// Compiles a program with one input and one result.
@@ -217,13 +218,10 @@ impl Compiler {
         if !values.iter().all(|value| value.is_point()) {
             return Step::MatMul(x[0], x[1], sizes);
         }
-        let forward: Vec<f64> = values.iter().map(|value| value.lo).collect();
         let Sizes { k, n, .. } = sizes;
-        let turned = |at: usize| {
-            let (product, rest) = (at / (k * n), at % (k * n));
-            forward[product * k * n + rest % k * n + rest / k]
-        };
-        let backward = (0..forward.len()).map(turned).collect();
+        let element = |product: usize, row: usize, column: usize| values[(product * k + row) * n + column].lo;
+        let forward = Panels::pack(batch, k, n, element);
+        let backward = Panels::pack(batch, n, k, |product, row, column| element(product, column, row));
         Step::Linear(x[0], Matrix { sizes, forward, backward })
     }
 

@@ -11,6 +11,7 @@ use panoply_ir::reduce::ReduceOp;
 use panoply_ir::{Alu, DType};
 
 use crate::interval::Interval;
+use crate::lanes;
 use crate::steps::{Entry, Matrix, Sizes, Step, StepId, Steps, ZERO};
 
 /// The arithmetic that bounds cover.
@@ -57,7 +58,10 @@ pub fn step<'a>(entry: &'a Entry, bounds: &[Bounds<'a>], input: &[Interval], ari
         Step::Unknown => known(vec![Interval::ENTIRE; entry.numel].into()),
         computed => {
             let x = |id: StepId| &bounds[id].elements[..];
-            let (elements, slack) = evaluate(computed, entry, &x, arithmetic);
+            #[cfg_attr(not(test), expect(unused_mut, reason = "tests make bounds wrong"))]
+            let (mut elements, slack) = evaluate(computed, entry, &x, arithmetic);
+            #[cfg(test)]
+            crate::fault::narrow(entry, &mut elements);
             Bounds { elements: elements.into(), slack }
         }
     }
@@ -96,9 +100,12 @@ fn evaluate(step: &Step, entry: &Entry, x: Lookup<'_>, arithmetic: Arithmetic) -
         Step::Relu(id) => (x(*id).iter().map(|x| relu(*x)).collect(), Vec::new()),
         Step::Cast(id) => x(*id).iter().map(|x| rounding.of(*x, x.magnitude(), 1)).unzip(),
         Step::Alu(op, operands) => {
-            let element = |at: usize| {
-                let operands: Vec<Interval> = operands.iter().map(|id| x(*id)[at]).collect();
-                scalar(*op, &operands, rounding)
+            let operands: Vec<&[Interval]> = operands.iter().map(|id| x(*id)).collect();
+            let element = |at: usize| match operands[..] {
+                [x] => scalar(*op, &[x[at]], rounding),
+                [x, y] => scalar(*op, &[x[at], y[at]], rounding),
+                [x, y, z] => scalar(*op, &[x[at], y[at], z[at]], rounding),
+                _ => (Interval::ENTIRE, f64::INFINITY),
             };
             (0..entry.numel).map(element).unzip()
         }
@@ -207,16 +214,9 @@ fn linear(x: &[Interval], matrix: &Matrix, rounding: Rounding) -> (Vec<Interval>
     let mut elements = Vec::with_capacity(batch * m * n);
     let mut slacks = Vec::with_capacity(batch * m * n);
     for row in 0..batch * m {
-        let (mut center, mut radius, mut magnitude) = (vec![0.0; n], vec![0.0; n], vec![0.0; n]);
-        let weights = &matrix.forward[row / m * k * n..][..k * n];
-        for at in 0..k {
-            let x = row * k + at;
-            for (column, weight) in weights[at * n..][..n].iter().enumerate() {
-                center[column] += weight * centers[x];
-                radius[column] += weight.abs() * radii[x];
-                magnitude[column] += weight.abs() * magnitudes[x];
-            }
-        }
+        let line = row * k..(row + 1) * k;
+        let [center, radius, magnitude] =
+            lanes::spread([&centers[line.clone()], &radii[line.clone()], &magnitudes[line]], &matrix.forward, row / m);
         for column in 0..n {
             let magnitude = magnitude[column];
             let reach = radius[column] + slack(magnitude, k, 0.0);

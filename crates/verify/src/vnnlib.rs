@@ -284,7 +284,7 @@ fn property(text: &str, memory: &Memory<'_>) -> Parsed<Property> {
     if cases.is_empty() {
         return Err((end, "the set of inputs is empty: a lower bound is above its upper bound".to_string()));
     }
-    Ok(Property { inputs, outputs, cases })
+    Ok(Property { inputs, outputs, cases, requires_finite: false })
 }
 
 fn formula(term: &Term<'_>, declared: &Declared, memory: &Memory<'_>) -> Parsed<Formula> {
@@ -440,6 +440,7 @@ fn constraint(linear: &Linear, inputs: usize, outputs: usize) -> Constraint {
         input: vec![Interval::point(0.0); inputs],
         output: vec![Interval::point(0.0); outputs],
         constant: linear.constant,
+        is_strict: false,
     };
     for (variable, coefficient) in &linear.coefficients {
         match variable {

@@ -39,7 +39,7 @@ fn instances(repo: &Repo, data: &Path, limit: Option<&str>) -> Result<usize, Str
         .filter_map(|row| <[String; 3]>::try_from(row).ok())
         .map(|[network, property, verdict]| ((network, property), verdict))
         .collect();
-    let (mut solved, mut wrong, mut count) = (0, 0, 0);
+    let (mut solved, mut wrong, mut count, mut total) = (0, 0, 0, 0.0);
     for row in rows(&data.join("instances.csv"))? {
         let [network, property, seconds] = <[String; 3]>::try_from(row)
             .map_err(|row| format!("instances.csv: a row has {} columns, not 3", row.len()))?;
@@ -59,9 +59,13 @@ fn instances(repo: &Repo, data: &Path, limit: Option<&str>) -> Result<usize, Str
         let is_wrong = is_decided && matches!(want, "sat" | "unsat") && want != verdict;
         (solved, wrong, count) =
             (solved + usize::from(is_decided && !is_wrong), wrong + usize::from(is_wrong), count + 1);
+        // An instance that is not solved counts with the time limit of the set.
+        let elapsed = started.elapsed().as_secs_f64();
+        total += if is_decided && !is_wrong { elapsed } else { seconds.parse().unwrap_or(elapsed) };
         let mark = if is_wrong { " WRONG" } else { "" };
-        println!("{network} {property}: {verdict}{mark} in {:.2} s", started.elapsed().as_secs_f64());
+        println!("{network} {property}: {verdict}{mark} in {elapsed:.2} s");
     }
-    println!("vnn: {solved} of {count} instances solved, {wrong} wrong");
+    let mean = total / f64::from(count.max(1));
+    println!("vnn: {solved} of {count} instances solved, {wrong} wrong, {mean:.2} s on average");
     Ok(wrong)
 }

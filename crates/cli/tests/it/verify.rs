@@ -40,6 +40,28 @@ fn exported_network_is_verified() {
     let document: serde_json::Value = serde_json::from_str(&said).unwrap();
     assert_eq!((code, &document["verdict"]), (Some(5), &"counterexample".into()));
     assert_eq!(document["counterexample"]["input"].as_array().unwrap().len(), 2);
+    let claim = |holds: &str| format!("[[claim]]\nexample = 3\nball = 0.01\nholds = \"{holds}\"\n");
+    dir.write("proven.toml", claim("y[0] < 1e6 and y[1] > y[0] - 1e6") + &claim("finite"));
+    dir.write("violated.toml", claim("finite") + &claim("y[0] < -1e6"));
+    dir.write("no.toml", claim("stable"));
+    let claims = |arguments: &[&str]| {
+        let output = dir.run(&[&["verify", "run"], arguments].concat());
+        (output.status.code(), text(&output.stdout), text(&output.stderr))
+    };
+    let (code, said, progress) = claims(&["proven.toml"]);
+    assert_eq!(code, Some(0), "{said}{progress}");
+    assert!(said.starts_with("claim 1: proven for real numbers") && said.contains("claim 2: proven"), "{said}");
+    let (code, said, _) = claims(&["violated.toml", "--json"]);
+    let document: serde_json::Value = serde_json::from_str(&said).unwrap();
+    assert_eq!((code, &document["claims"][0]["verdict"]), (Some(5), &"proven".into()), "{said}");
+    assert_eq!(
+        (&document["claims"][1]["name"], &document["claims"][1]["verdict"]),
+        (&"claim 2".into(), &"counterexample".into())
+    );
+    let (code, _, said) = claims(&["no.toml"]);
+    assert!(code == Some(1) && said.contains("no.toml: claim 1: expected `finite`"), "{said}");
+    let (code, _, said) = verify(&["proven.toml"]);
+    assert!(code == Some(1) && said.contains("an ONNX network has no examples"), "{said}");
     let (code, said, _) = verify(&["proven.vnnlib", "--seconds", "-1"]);
     assert_eq!(code, Some(2), "{said}");
     for (name, content, expected) in [

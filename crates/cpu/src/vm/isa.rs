@@ -62,7 +62,7 @@ impl Isa {
 
     /// Returns the most capable set of this machine.
     pub fn best() -> Isa {
-        Isa::available().pop().unwrap_or(Isa::Portable)
+        Isa::ALL.into_iter().rev().find(|isa| isa.is_available()).unwrap_or(Isa::Portable)
     }
 }
 

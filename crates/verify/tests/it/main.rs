@@ -2,6 +2,7 @@
 //! contains the values.
 
 mod bounds;
+mod claims;
 mod properties;
 mod verdicts;
 

@@ -19,7 +19,7 @@ const TABLE: &[(&str, &[&str])] = &[
     ("nn", &["macros", "tensor"]),
     ("llm", &["ir", "tensor"]),
     ("mesh", &["ir", "device", "runtime", "tensor", "nn"]),
-    ("verify", &["ir", "tensor"]),
+    ("verify", &["ir", "cpu", "tensor"]),
     (
         "panoply",
         &["ir", "macros", "compile", "device", "driver", "cpu", "runtime", "tensor", "nn", "llm", "mesh", "verify"],
