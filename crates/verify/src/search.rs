@@ -136,19 +136,26 @@ pub fn verify(
     let report = |verdict, proven, boxes| {
         Ok(Report { verdict, progress: Progress { proven, boxes, seconds: started.elapsed().as_secs_f64() } })
     };
-    let is_sampled = || started.elapsed() >= limit / SAMPLING;
-    if let Some((input, output)) = attack::sample(&function, &real, property, options.seed, &is_sampled)? {
-        return report(Verdict::Counterexample(Counterexample { input, output }), 0.0, 0);
-    }
+    // Samples points for a part of the time.
+    let sample = |is_done: &dyn Fn() -> bool| -> Result<Option<Counterexample>> {
+        let is_over = || started.elapsed() >= limit / SAMPLING || is_done();
+        let found = attack::sample(&function, &real, property, options.seed, &is_over)?;
+        Ok(found.map(|(input, output)| Counterexample { input, output }))
+    };
     if let Some(name) = &real.unknown {
-        return report(Verdict::Undecided(format!("no bounds are known for the operation `{name}`")), 0.0, 0);
+        let undecided = || Verdict::Undecided(format!("no bounds are known for the operation `{name}`"));
+        return report(sample(&|| false)?.map_or_else(undecided, Verdict::Counterexample), 0.0, 0);
     }
     let search = Search::new(float.as_ref().unwrap_or(&real), &real, property);
     let threads = options.threads.or_else(|| std::thread::available_parallelism().ok().map(Into::into)).unwrap_or(1);
     let found = std::thread::scope(|scope| {
         (0..threads.max(1)).for_each(|_| drop(scope.spawn(|| search.work())));
-        let found = search.supervise(&function, &remaining, &mut |proven, boxes| {
-            progress(Progress { proven, boxes, seconds: started.elapsed().as_secs_f64() });
+        // Beside the first boxes, which often suffice for a proof.
+        let found = sample(&|| search.state().is_done()).and_then(|sampled| match sampled {
+            Some(counterexample) => Ok(Some(counterexample)),
+            None => search.supervise(&function, &remaining, &mut |proven, boxes| {
+                progress(Progress { proven, boxes, seconds: started.elapsed().as_secs_f64() });
+            }),
         });
         search.stop();
         found
@@ -182,6 +189,11 @@ struct State {
 }
 
 impl State {
+    /// Returns true if no box is left, or the search has failed.
+    fn is_done(&self) -> bool {
+        (self.waiting.is_empty() && self.busy == 0) || self.failed || self.is_full
+    }
+
     /// Replaces a box by its halves; the clipped part is proven.
     fn split(&mut self, volume: f64, halves: [Region; 2]) {
         self.proven += (volume - halves.iter().map(|half| half.volume).sum::<f64>()).max(0.0);
@@ -245,13 +257,11 @@ impl<'a> Search<'a> {
         loop {
             let (candidates, done) = {
                 let state = self.state();
-                let ended =
-                    |state: &State| (state.waiting.is_empty() && state.busy == 0) || state.failed || state.is_full;
-                let idle = |state: &mut State| state.candidates.is_empty() && !ended(state);
+                let idle = |state: &mut State| state.candidates.is_empty() && !state.is_done();
                 let waited = self.changed.wait_timeout_while(state, REPORT_EVERY.min(remaining()), idle);
                 let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
                 report(state.proven, self.boxes.load(Ordering::Relaxed));
-                (std::mem::take(&mut state.candidates), ended(&state))
+                (std::mem::take(&mut state.candidates), state.is_done())
             };
             for (case, input) in candidates {
                 let output = function.output(&input)?;
