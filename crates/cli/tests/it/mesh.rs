@@ -184,7 +184,7 @@ fn several_devices_train_one_model() {
     assert_eq!(two["devices"].as_array().unwrap().len(), 2);
     assert_eq!(stderr.matches("training and").count(), 1, "one device reports: {stderr}");
     // A vendor's device beside the CPU, where there is one.
-    let listed = dir.command(&["devices", "--json"]).output().unwrap();
+    let listed = Command::new(env!("CARGO_BIN_EXE_panoply")).args(["devices", "--json"]).output().unwrap();
     if text(&listed.stdout).contains("\"opencl:0\"") {
         assert_close(&report(on("cpu,opencl:0", "opencl")).0, &one);
     } else {
