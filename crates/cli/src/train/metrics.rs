@@ -226,7 +226,7 @@ pub fn headline(manifest: &Manifest, best: &EpochReport) -> String {
         }
         DataFormat::Csv { task: Task::Regression, .. } | DataFormat::Npy { task: Task::Regression, .. } => {
             let measures = result.as_ref().map(|result| &result.measures);
-            let parts = match measures.map_or(0, |measures| measures.per_label.len()) {
+            let detail = match measures.map_or(0, |measures| measures.per_label.len()) {
                 several @ 2.. => format!("over {several} targets"),
                 _ => {
                     let label = data.labels(1).into_iter().next().unwrap_or_default();
@@ -235,7 +235,7 @@ pub fn headline(manifest: &Manifest, best: &EpochReport) -> String {
                     format!("mean absolute error of {label} {}", format_number(off))
                 }
             };
-            format!("validation R² {:.3}, {parts} (epoch {})", best.val_score, best.epoch)
+            format!("validation R² {:.3}, {detail} (epoch {})", best.val_score, best.epoch)
         }
         source => {
             let what = if *source == DataFormat::Digits { "digits" } else { "examples" };

@@ -45,7 +45,7 @@ fn train_on_devices(arguments: &TrainCommand, list: &str) -> Result<ExitCode> {
     if choices.len() == 1 {
         return train(arguments, &choices, None);
     }
-    // Before the other threads start, so that it is the one with a message.
+    // Before the other threads start: the first call decides whether Ctrl-C prints a message.
     progress::stop_flag(false)?;
     let run = |wire: ThreadWire| {
         let wire = Arc::new(wire);

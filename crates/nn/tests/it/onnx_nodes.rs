@@ -1,4 +1,4 @@
-//! The test cases of the Python package `onnx`: expected outputs of every operator and of PyTorch's exporter. They need a Python with
+//! The test cases of the Python package `onnx`: expected outputs of every operator and of PyTorch's exporter. They need a Python interpreter with
 //! `onnx`: the one named by PANOPLY_TEST_PYTHON, or `python3`. The example `onnx_cases` lists the cases with the reasons.
 
 use std::path::Path;

@@ -31,7 +31,7 @@ pub struct Case {
     pub outcome: Outcome,
 }
 
-/// Returns the folder of the node test cases in the `onnx` package of a Python; `None` if there is no such package.
+/// Returns the folder of the node test cases of the package `onnx` of a Python interpreter; `None` if it has no such package.
 pub fn folder(python: &str) -> Option<PathBuf> {
     let script =
         "import onnx, os; print(os.path.join(os.path.dirname(onnx.__file__), 'backend', 'test', 'data', 'node'))";

@@ -63,7 +63,9 @@ fn range(o: &Operands<'_>) -> Result<Results> {
     };
     let count = ((limit - start) / step).ceil();
     if !count.is_finite() || count > f64::from(i32::MAX) {
-        return Err(Error::corrupt(format!("there is no range from {start} to {limit} in steps of {step}")));
+        return Err(Error::corrupt(format!(
+            "a range from {start} to {limit} in steps of {step} is infinite or too long"
+        )));
     }
     let (first, by) = (o.x(0)?.reshape(()), o.x(2)?.reshape(()));
     Ok((Tensor::arange(count.max(0.0) as usize).cast(first.dtype()) * by + first).into())

@@ -194,7 +194,9 @@ pub fn padded(x: &Tensor, axis: usize, (before, after): (i64, i64), padding: &Pa
     let mut dims = x.shape()?.dims().to_vec();
     let cut = |width: i64| usize::try_from(width.saturating_neg().max(0)).unwrap_or(usize::MAX);
     let (first, last) = (cut(before), cut(after));
-    let length = dims.get(axis).copied().ok_or_else(|| Error::corrupt(format!("there is no axis {axis}")))?;
+    let rank = dims.len();
+    let out_of_range = || Error::corrupt(format!("axis {axis} is out of range for a tensor with {rank} axes"));
+    let length = dims.get(axis).copied().ok_or_else(out_of_range)?;
     let kept = length.checked_sub(first).and_then(|rest| rest.checked_sub(last));
     let kept = kept.ok_or_else(|| Error::corrupt(format!("negative padding removes more than axis {axis} has")))?;
     let x = x.narrow(axis as isize, first, kept);
