@@ -153,7 +153,7 @@ impl Imported {
             }
         }
         let given = inputs.iter().map(|tensor| tensor.clone().into()).collect();
-        Ok(self.graph.run(given, None)?.into_iter().map(|value| value.tensor).collect())
+        Ok(self.graph.run(given, None, &Cell::new(0))?.into_iter().map(|value| value.tensor).collect())
     }
 }
 

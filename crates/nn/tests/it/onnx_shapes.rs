@@ -203,6 +203,36 @@ fn branches_and_their_unknown_operators() {
     assert!(error.message().contains("graphs are nested more than 8 deep"), "{error}");
 }
 
+/// Nested loops whose rounds multiply end with an error instead of running for hours.
+#[test]
+fn operators_in_nested_loops_are_counted() {
+    let body = |node: &Message| {
+        let inputs = [("round", I64), ("condition", 9), ("v", I64)];
+        let graph = inputs
+            .iter()
+            .fold(Message::default().message(1, node), |graph, (name, kind)| graph.message(11, &value(name, *kind)));
+        graph.message(12, &value("condition", 9)).message(12, &value("w", I64))
+    };
+    let repeat = |inner: &Message, from: &str, to: &str| {
+        let attribute = Message::default().text(1, "body").message(6, inner).int(20, 5);
+        node(&("Loop", &["most", "", from], &[to], &[])).message(5, &attribute)
+    };
+    let negation = body(&node(&("Neg", &["v"], &["w"], &[])));
+    let count = |most: i64| tensor("most", &[], I64).bytes(9, &ints(&[most]));
+    let start = tensor("x", &[], I64).bytes(9, &ints(&[5]));
+    let inner = body(&repeat(&negation, "v", "w"));
+    let nested = |most: i64| {
+        let graph = Message::default().message(1, &repeat(&inner, "x", "y"));
+        let graph = graph.message(5, &count(most)).message(5, &start);
+        parse(&graph.message(12, &value("y", I64))).forward(&[])
+    };
+    on_cpu(|| {
+        assert_eq!(nested(3).unwrap()[0].to_vec::<i64>().unwrap(), [-5], "nine changes of sign");
+        let error = nested(60_000).unwrap_err();
+        assert_eq!(error.message(), "the ONNX model runs more than 1048576 operators, which is not supported");
+    });
+}
+
 /// A function with an attribute that its nodes refer to, a default, and an input that one call omits.
 #[test]
 fn functions_of_the_model_are_called() {

@@ -1,5 +1,6 @@
 //! Graphs of operators, and their evaluation in topological order.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -10,6 +11,8 @@ use super::operators::{Operands, Rule};
 
 /// Maximum number of integers that are kept on the host.
 pub const MAX_HOST_INTEGERS: usize = 1 << 12;
+/// Maximum number of operators that one evaluation runs, counted in every round of nested loops: a file could ask for any number.
+const MAX_EVALUATED: usize = 1 << 20;
 
 /// Operators in topological order, with constants.
 #[derive(Clone, Debug)]
@@ -75,6 +78,8 @@ pub struct Value {
 pub struct Scope<'a> {
     graph: &'a Graph,
     values: BTreeMap<&'a str, Value>,
+    /// Number of operators that were run so far, including those of other graphs.
+    pub evaluated: &'a Cell<usize>,
     outer: Option<&'a Scope<'a>>,
 }
 
@@ -119,18 +124,24 @@ impl Scope<'_> {
 }
 
 impl Graph {
-    /// Evaluates the graph; `outer` has the values of the graphs around it.
+    /// Evaluates the graph; `outer` has the values of the graphs around it, and `evaluated` counts the operators.
     ///
     /// # Errors
-    /// If the inputs do not fit, or the use of an operator is not supported.
-    pub fn run(&self, inputs: Vec<Value>, outer: Option<&Scope<'_>>) -> Result<Vec<Value>> {
+    /// If the inputs do not fit, the use of an operator is not supported, or too many operators are run.
+    pub fn run(&self, inputs: Vec<Value>, outer: Option<&Scope<'_>>, evaluated: &Cell<usize>) -> Result<Vec<Value>> {
         if inputs.len() != self.inputs.len() {
             let message = format!("a graph with {} inputs was called with {}", self.inputs.len(), inputs.len());
             return Err(Error::corrupt(message));
         }
         let values = self.inputs.iter().map(String::as_str).zip(inputs).collect();
-        let mut scope = Scope { graph: self, values, outer };
+        let mut scope = Scope { graph: self, values, evaluated, outer };
         for node in &self.nodes {
+            evaluated.set(evaluated.get() + 1);
+            if evaluated.get() > MAX_EVALUATED {
+                let message =
+                    format!("the ONNX model runs more than {MAX_EVALUATED} operators, which is not supported");
+                return Err(Error::unsupported(message));
+            }
             let results = node.apply(&scope)?;
             let named = node.outputs.iter().zip(results).filter(|(name, _)| !name.is_empty());
             scope.values.extend(named.filter_map(|(name, value)| Some((name.as_str(), value?))));

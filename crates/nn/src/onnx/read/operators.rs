@@ -86,7 +86,7 @@ pub fn call(o: &Operands<'_>) -> Result<Results> {
     let body = body.ok_or_else(|| Error::corrupt("the body of a function is missing"))?;
     let inputs = (0..o.values.len()).map(|n| o.value(n).cloned()).collect::<Result<Vec<Value>>>()?;
     // A function does not see the values around its call.
-    Ok(Results(body.run(inputs, None)?.into_iter().map(Some).collect()))
+    Ok(Results(body.run(inputs, None, o.scope.evaluated)?.into_iter().map(Some).collect()))
 }
 
 /// Results of an operator in order; `None` for one that is not computed.

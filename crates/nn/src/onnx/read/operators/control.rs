@@ -14,7 +14,7 @@ const MAX_ROUNDS: i64 = 1 << 16;
 pub const OPERATORS: &[Operator] = &[
     ("If", &["else_branch", "then_branch"], |o| {
         let branch = if o.number(0)?.unwrap_or(0) != 0 { "then_branch" } else { "else_branch" };
-        Ok(results(graph(o, branch)?.run(Vec::new(), Some(o.scope))?))
+        Ok(results(graph(o, branch)?.run(Vec::new(), Some(o.scope), o.scope.evaluated)?))
     }),
     ("Loop", &["body"], run_loop),
     (
@@ -63,7 +63,7 @@ fn run_loop(o: &Operands<'_>) -> Result<Results> {
         let mut inputs =
             vec![Value::from_integers(&[round], &[], DType::I64), Value::from_integers(&[1], &[], DType::Bool)];
         inputs.append(&mut carried);
-        let mut outputs = body.run(inputs, Some(o.scope))?.into_iter();
+        let mut outputs = body.run(inputs, Some(o.scope), o.scope.evaluated)?.into_iter();
         let condition = outputs.next().ok_or_else(|| Error::corrupt("the body of a loop has no condition"))?;
         goes_on = match &condition.ints {
             Some(ints) => ints.first() != Some(&0),
@@ -106,7 +106,7 @@ fn scan(o: &Operands<'_>) -> Result<Results> {
     let mut collected = vec![Vec::new(); body.outputs.len() - states];
     for round in 0..rounds {
         state.extend(inputs.iter().map(|x| x.narrow(0, round, 1).squeeze(0isize).into()));
-        let mut outputs = body.run(state, Some(o.scope))?.into_iter();
+        let mut outputs = body.run(state, Some(o.scope), o.scope.evaluated)?.into_iter();
         state = outputs.by_ref().take(states).collect();
         collect(&mut collected, outputs.collect());
     }
