@@ -16,7 +16,7 @@ use panoply::internal::compile::schedule::schedule_with;
 use panoply::internal::ir::kernel::Kernel;
 use panoply::internal::ir::target::{Language, Style};
 use panoply::internal::ir::verify::{Verified, verify};
-use panoply::internal::{TracedGraph, group_size, vm};
+use panoply::internal::{TracedGraph, group_size, isa, vm};
 use panoply::kernels::ALL;
 use panoply::{AttentionOptions, ConvOptions, Device, Error, Result, Rng, Tensor, eval};
 use serde_json::json;
@@ -305,7 +305,7 @@ fn explain_kernel(
         Language::Ir => {
             let Style::Cpu { .. } = target.style else { return Ok(()) };
             let cover = optimized.group_size.map_or(vm::program::TileShape::Row, vm::program::TileShape::Group);
-            let program = vm::compile::compile(&optimized, cover, vm::ops::Ops::of(vm::isa::Isa::best()))?;
+            let program = vm::compile::compile(&optimized, cover, vm::ops::Ops::of(isa::Isa::best()))?;
             ("vector program", program.to_string())
         }
         Language::OpenClC

@@ -5,11 +5,11 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-use panoply_cpu::math::{Fused, single};
+use panoply_host::math::{Fused, single};
 use panoply_cpu::memory::Allocation;
-use panoply_cpu::pool::Pool;
+use panoply_host::pool::Pool;
 use panoply_cpu::vm::exec::Buffer;
-use panoply_cpu::vm::isa::Isa;
+use panoply_host::isa::Isa;
 use panoply_cpu::vm::launch::{Compiled, scalar_bits};
 use panoply_device::{AllocId, Region};
 use panoply_ir::builder::Builder;

@@ -17,15 +17,14 @@ use panoply_ir::interpret;
 use panoply_ir::kernel::{Access, Kernel, Memory, Param, Space};
 use panoply_ir::routine::Routine;
 use web_time::Instant;
+use panoply_host::host_info::{self, Processor};
+use panoply_host::pool::Pool;
+use panoply_host::isa::Isa;
 
 use crate::checked::run_checked;
 use crate::command_buffer::Launches;
-use crate::host_info::{self, Processor};
 use crate::memory::{Allocation, Table};
-use crate::pool::Pool;
-use crate::routine;
 use crate::vm::exec::Buffer;
-use crate::vm::isa::Isa;
 use crate::vm::launch::{Args, Compiled, scalar_bits};
 
 /// Options of the CPU device. The default uses all threads and the best instruction set.
@@ -160,14 +159,14 @@ impl CpuDevice {
                 let (source, destination) = (self.allocation(from.alloc)?, self.allocation(to.alloc)?);
                 let (source, destination) = (source.address(*from), destination.address(*to));
                 // SAFETY: the caller promises that the regions are inside their allocations and do not overlap.
-                unsafe { routine::copy(&self.pool, source, destination, from.bytes as usize) };
+                unsafe { panoply_routines::copy(&self.pool, source, destination, from.bytes as usize) };
                 Ok(())
             }
             DeviceCommand::Fill { to, pattern } => {
                 let destination = self.allocation(to.alloc)?;
                 // SAFETY: the caller promises that the region is inside its allocation and its length is a multiple of
                 // the pattern's.
-                unsafe { routine::fill(&self.pool, destination.address(*to), to.bytes as usize, pattern) };
+                unsafe { panoply_routines::fill(&self.pool, destination.address(*to), to.bytes as usize, pattern) };
                 Ok(())
             }
             DeviceCommand::Wait(ticket) => ticket.wait(),
@@ -222,9 +221,10 @@ impl CpuDevice {
         let held = regions.iter().map(|region| self.allocation(region.alloc)).collect::<Result<Vec<_>>>()?;
         let addresses: Vec<*mut u8> =
             held.iter().zip(regions).map(|(allocation, region)| allocation.address(*region)).collect();
-        let run = |end: Option<routine::Epilogue<'_>>| {
+        let run = |end: Option<panoply_routines::Epilogue<'_>>| {
             // SAFETY: the caller validated the regions against the routine and its epilogue; the allocations are held above.
-            unsafe { routine::run_with_epilogue(&self.pool, self.isa, routine, &addresses, end) }
+            unsafe { panoply_routines::run_with_epilogue(&self.pool, self.isa, routine, &addresses, end) }
+            Ok(())
         };
         let Some(Epilogue { dispatch, keep_output: keeps }) = end else { return run(None) };
         let (program, allocations) = self.held(dispatch)?;
@@ -234,7 +234,7 @@ impl CpuDevice {
             let (buffers, scalars) = launched(compiled, dispatch, &allocations);
             let args = Args { buffers: &buffers, scalars: &scalars };
             if let Some(pieces) = compiled.chunks(dispatch.grid, mem, args) {
-                return run(Some(routine::Epilogue { pieces: &pieces, keep_output: *keeps }));
+                return run(Some(panoply_routines::Epilogue { pieces: &pieces, keep_output: *keeps }));
             }
         }
         run(None)?;
@@ -244,13 +244,13 @@ impl CpuDevice {
 
 /// Returns which memory of the epilogue's kernel is the routine's output, if running the epilogue fused with the routine pays off.
 fn at_once(kernel: &Compiled, routine: &Routine, regions: &[Region], dispatch: &Dispatch) -> Option<usize> {
-    if !routine::supports_epilogue(routine) {
+    if !panoply_routines::supports_epilogue(routine) {
         return None;
     }
     let result = regions[routine.operands().position(|operand| operand.access == Access::Out)?];
     let buffers = || dispatch.args.iter().filter_map(Arg::region).zip(&kernel.kernel().mems);
     let besides = buffers().filter(|(region, memory)| *region != result && memory.space == Space::Buffer(Access::In));
-    let pays = routine::epilogue_pays_off(routine, besides.map(|(region, _)| region.bytes).sum());
+    let pays = panoply_routines::epilogue_pays_off(routine, besides.map(|(region, _)| region.bytes).sum());
     buffers().position(|(region, _)| region == result).filter(|_| pays)
 }
 
@@ -341,7 +341,7 @@ impl RawDevice for CpuDevice {
     }
 
     fn supports_routine(&self, routine: &Routine) -> bool {
-        self.executor == Executor::VectorMachine && routine::offers(routine)
+        self.executor == Executor::VectorMachine && panoply_routines::offers(routine)
     }
 
     fn allocate(&self, bytes: u64) -> Result<AllocId> {
@@ -463,7 +463,7 @@ impl RawDevice for CpuDevice {
         let _guard = lock.lock().unwrap_or_else(PoisonError::into_inner);
         let destination = self.allocation(to.alloc)?;
         // SAFETY: the caller promises that the region is inside its allocation and has the length of the bytes.
-        unsafe { routine::copy(&self.pool, bytes.as_ptr(), destination.address(to), bytes.len()) };
+        unsafe { panoply_routines::copy(&self.pool, bytes.as_ptr(), destination.address(to), bytes.len()) };
         Ok(())
     }
 
@@ -478,7 +478,7 @@ impl RawDevice for CpuDevice {
         let _guard = lock.lock().unwrap_or_else(PoisonError::into_inner);
         let source = self.allocation(from.alloc)?;
         // SAFETY: the caller promises that the region is inside its allocation and has the length of the bytes.
-        unsafe { routine::copy(&self.pool, source.address(from), bytes.as_mut_ptr(), bytes.len()) };
+        unsafe { panoply_routines::copy(&self.pool, source.address(from), bytes.as_mut_ptr(), bytes.len()) };
         Ok(())
     }
 

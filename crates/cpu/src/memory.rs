@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use panoply_device::{Error, ErrorKind, HostBytes, Region, Result};
+use panoply_host::host_info;
 
-use crate::host_info;
 use crate::huge_pages::Pages;
 
 /// Alignment of allocations in bytes: a cache line, which is also the widest vector.
@@ -185,30 +185,5 @@ impl<T> Table<T> {
     /// Returns the sum of `f` over all objects.
     pub fn sum(&self, f: impl Fn(&T) -> u64) -> u64 {
         self.entries.read().unwrap_or_else(PoisonError::into_inner).0.values().map(|thing| f(thing)).sum()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_impossible_size_is_out_of_memory() {
-        for bytes in [1 << 50, u64::MAX] {
-            let error = Allocation::new(bytes).expect_err("no machine has that much memory");
-            assert!(error.is_out_of_memory(), "{error}");
-        }
-    }
-
-    #[test]
-    fn ids_are_not_reused() {
-        let table = Table::new();
-        let a = table.insert('a');
-        let b = table.insert('b');
-        assert_eq!(table.remove(a).as_deref(), Some(&'a'));
-        assert!(table.get(a).is_none());
-        let c = table.insert('c');
-        assert!(c != a && c != b);
-        assert_eq!(table.get(b).as_deref(), Some(&'b'));
     }
 }

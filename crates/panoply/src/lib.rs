@@ -75,10 +75,12 @@ pub use panoply_verify as verify;
 #[doc(hidden)]
 pub mod internal {
     pub use panoply_compile as compile;
-    pub use panoply_cpu::peak::flops;
-    pub use panoply_cpu::{routine, vm};
+    pub use panoply_cpu::vm;
     pub use panoply_device::null::NullDevice;
+    pub use panoply_host::isa;
+    pub use panoply_host::peak::flops;
     pub use panoply_ir as ir;
+    pub use panoply_routines as routines;
     pub use panoply_runtime::launch::group_size;
     pub use panoply_runtime::library_search;
     pub use panoply_tensor::conformance;

@@ -156,7 +156,7 @@ impl Device {
         let target = Target { max_buffer_bytes: MAX_LAUNCH_SIZE, ..self.target().clone() };
         let null = NullDevice::new(target).without_memory().in_memory(u64::MAX / 2);
         let null = match self.info().kind {
-            Backend::Cpu => null.with_routines(panoply_cpu::routine::offers),
+            Backend::Cpu => null.with_routines(panoply_routines::offers),
             _ => null,
         };
         let options =

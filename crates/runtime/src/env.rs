@@ -22,7 +22,7 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
-use panoply_cpu::pool::MAX_THREADS;
+use panoply_host::pool::MAX_THREADS;
 use panoply_ir::{Error, MathMode, Result};
 
 use crate::byte_size::{human, parse_bytes};

@@ -3,7 +3,7 @@
 //! Sums are split over lanes, and products are fused into sums where the processor can. The error bounds of the callers cover every order
 //! of summation, fused or not.
 
-use panoply_cpu::simd::{Loop, vectorized};
+use panoply_host::simd::{Loop, vectorized};
 
 /// Number of elements that are processed together.
 pub const LANES: usize = 8;

@@ -329,7 +329,7 @@ fn miri(run: &mut Run) -> Outcome {
         return run.skip("the check for undefined behavior", &why);
     }
     let mut tests = on_nightly(run, "miri");
-    tests.args(["cargo", "miri", "test", "--package", "panoply-cpu"]);
+    tests.args(["cargo", "miri", "test", "--package", "panoply-host"]);
     tests.args(["--test", "it", "--"]).args(MIRI_TESTS);
     // Addresses pass through the vector machine's registers as numbers.
     run.tests(tests.env("MIRIFLAGS", "-Zmiri-disable-isolation -Zmiri-permissive-provenance"))
@@ -346,7 +346,7 @@ fn addresses(run: &mut Run) -> Outcome {
     };
     let mut tests = on_nightly(run, "addresses");
     // With an explicit target, build scripts and macros are not instrumented.
-    tests.args(["cargo", "test", "--package", "panoply-cpu", "--tests", "--target", &host]);
+    tests.args(["cargo", "test", "--package", "panoply-cpu", "--package", "panoply-routines", "--tests", "--target", &host]);
     run.tests(tests.env("RUSTFLAGS", "-Zsanitizer=address"))
 }
 

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use panoply::internal::ir::Target;
-use panoply::internal::{NullDevice, routine};
+use panoply::internal::{NullDevice, routines};
 use panoply::runtime::DeviceOptions;
 use panoply::{Backend, Device, DeviceInfo, Error, Result};
 
@@ -50,7 +50,7 @@ impl VirtualTarget {
         };
         // Buffers have no storage, so that any size fits.
         let null = NullDevice::new(target).with_info(info).in_memory(u64::MAX >> 1).without_memory();
-        let null = if kind == Backend::Cpu { null.with_routines(routine::offers) } else { null };
+        let null = if kind == Backend::Cpu { null.with_routines(routines::offers) } else { null };
         let products = match kind {
             Backend::Cuda | Backend::Rocm => ", such as its vendor's matrix products",
             Backend::Metal

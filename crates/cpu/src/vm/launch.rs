@@ -8,15 +8,16 @@ use std::sync::{Arc, OnceLock};
 
 use panoply_ir::kernel::Kernel;
 use panoply_ir::{Result, Scalar, Verified};
+use panoply_routines::RunChunk;
 use web_time::Instant;
+use panoply_host::isa::Isa;
+use panoply_host::pool::Pool;
 
 use super::compile::compile;
 use super::exec::{Buffer, Launch, Runner, Scratch};
-use super::isa::Isa;
 use super::lane::{Lane, Round};
 use super::ops::Ops;
 use super::program::{Program, TileShape};
-use crate::pool::Pool;
 
 /// Length in work-items below which a row shares a block with others.
 const SHORT_ROW: u64 = 96;
@@ -138,16 +139,8 @@ pub struct Chunks<'a> {
 // SAFETY: as for `Shared`: the code that runs the chunks is responsible for aliasing of the buffers.
 unsafe impl Sync for Chunks<'_> {}
 
-/// Runs one chunk: the first work-item, the number of work-items, and the address of their elements.
-pub type RunChunk<'a> = dyn FnMut(u64, usize, *mut u8) + 'a;
-
-impl Chunks<'_> {
-    /// Calls `f` with a function that runs chunks on the calling thread.
-    ///
-    /// # Safety
-    /// As [`Runner::new`]. Chunks are inside the grid and disjoint across all threads, and each chunk's address holds
-    /// one element per work-item.
-    pub unsafe fn here(&self, f: impl FnOnce(&mut RunChunk<'_>)) {
+impl panoply_routines::Chunks for Chunks<'_> {
+    unsafe fn here(&self, f: &mut dyn FnMut(&mut RunChunk<'_>)) {
         SCRATCH.with_borrow_mut(|scratch| {
             // SAFETY: the caller's promise.
             let mut runner = unsafe { Runner::new(self.program, &self.launch, scratch) };

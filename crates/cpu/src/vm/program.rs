@@ -17,7 +17,7 @@ mod operands;
 use panoply_ir::Alu;
 use panoply_ir::kernel::{AtomicOp, CollectiveOp, Guard};
 
-use super::isa::{Isa, VecFn};
+use panoply_host::isa::{Isa, VecFn};
 use super::lane::{Lane, Round};
 use super::ops::Ops;
 use super::ops::mask::Combine;

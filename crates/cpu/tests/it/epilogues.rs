@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use panoply_cpu::pool::Pool;
-use panoply_cpu::routine::{Epilogue, run, run_with_epilogue, supports_epilogue};
+use panoply_host::pool::Pool;
+use panoply_routines::{Epilogue, run, run_with_epilogue, supports_epilogue};
 use panoply_cpu::vm::exec::Buffer;
-use panoply_cpu::vm::isa::Isa;
+use panoply_host::isa::Isa;
 use panoply_cpu::vm::launch::{Args, Compiled};
 use panoply_ir::builder::Builder;
 use panoply_ir::kernel::{Access, Builtin, Guard, Kernel};

@@ -1,19 +1,16 @@
 //! Integration tests of the CPU device: one program, a module for each capability under test.
 
-mod cached_attention;
 mod checked;
 mod epilogues;
-mod fourier;
-mod gemm;
+mod float_to_integer;
+mod half;
+mod huge_pages;
+mod memory;
 mod ops;
-mod pool;
-mod quantized_matmul;
+mod quotient;
 mod random;
-mod routines;
-mod scatter;
-mod sort;
+mod reduction_order;
 mod support;
-mod ulp;
 mod vm;
 mod vm_fusion;
 mod vm_memory;

@@ -2,16 +2,16 @@
 //!
 //! All tests together check 380 kernels, or 12,920 with `PANOPLY_TEST_FULL=1`. A failure reports the seed.
 
-use crate::support::differential;
-
 use std::sync::Arc;
 
 use differential::executed;
-use panoply_cpu::pool::Pool;
-use panoply_cpu::vm::isa::Isa;
+use panoply_host::pool::Pool;
+use panoply_host::isa::Isa;
 use panoply_cpu::vm::launch::Compiled;
 use panoply_ir::kernel::Param;
 use panoply_ir::random::{self, Case, Options};
+
+use crate::support::differential;
 
 /// Returns the number of kernels that a run checks.
 fn count(usual: u64) -> u64 {

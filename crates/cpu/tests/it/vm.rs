@@ -1,16 +1,16 @@
 //! The vector machine against the interpreter: each form of control flow and memory access, and each size of a remainder.
 
-use crate::support::differential;
-
 use std::sync::Arc;
 
 use differential::{CaseArg, check, of};
-use panoply_cpu::vm::isa::Isa;
+use panoply_host::isa::Isa;
 use panoply_cpu::vm::launch::Compiled;
 use panoply_ir::builder::Builder;
 use panoply_ir::kernel::*;
 use panoply_ir::verify::verify;
 use panoply_ir::{Alu, DType, Scalar, Type};
+
+use crate::support::differential;
 
 /// Sizes around every boundary: of a vector, of a block, and of a short row.
 const SIZES: [u64; 12] = [1, 2, 15, 16, 17, 63, 95, 96, 511, 512, 513, 2100];

@@ -1,16 +1,16 @@
 //! The vector machine against the interpreter: atomics, private arrays and vectors.
 
-use crate::support::differential;
-
 use std::sync::Arc;
 
 use differential::{CaseArg, check, of};
-use panoply_cpu::vm::isa::Isa;
+use panoply_host::isa::Isa;
 use panoply_cpu::vm::launch::Compiled;
 use panoply_ir::builder::Builder;
 use panoply_ir::kernel::*;
 use panoply_ir::verify::verify;
 use panoply_ir::{Alu, DType, Scalar, Type};
+
+use crate::support::differential;
 
 fn floats(n: u64) -> Vec<f32> {
     (0..n).map(|i| (i as f32 * 0.37).sin() * 4.0).collect()

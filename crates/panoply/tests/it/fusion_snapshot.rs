@@ -15,7 +15,6 @@ use panoply::nn::{
 };
 use panoply::runtime::DeviceOptions;
 use panoply::{DType, Device, Rng, eval};
-use panoply_cpu::routine;
 use panoply_device::{DeviceCommand, ProgramId};
 use panoply_ir::Target;
 use xxhash_rust::xxh3::xxh3_64;
@@ -61,7 +60,7 @@ fn targets() -> Vec<(Target, bool)> {
 /// Returns the second step of training an encoder; the first one also initializes.
 fn step(target: Target, offers: bool) -> Asked {
     let null = NullDevice::new(target);
-    let null = Arc::new(if offers { null.with_routines(routine::offers) } else { null });
+    let null = Arc::new(if offers { null.with_routines(panoply_routines::offers) } else { null });
     let device = Device::new(null.clone(), DeviceOptions::default());
     device.scope(|| {
         let mut rng = Rng::seed_from_u64(1);

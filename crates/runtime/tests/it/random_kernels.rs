@@ -15,15 +15,13 @@
 //! process down, so ten thousand kernels run on OpenCL from child processes, and crashes and hangs are reported, too.
 
 mod bisect;
-use crate::support::all_devices;
-
 use std::io::Read;
 use std::ops::Range;
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use panoply_cpu::vm::isa::Isa;
+use panoply_host::isa::Isa;
 use panoply_cpu::{CpuDriver, CpuOptions};
 use panoply_device::Driver;
 use panoply_ir::kernel::{Kernel, Param};
@@ -31,6 +29,8 @@ use panoply_ir::random::{Case, CaseArg, Options, case};
 use panoply_ir::target::Language;
 use panoply_ir::{Error, Result, Verified};
 use panoply_runtime::{Backend, Device, DeviceOptions, Grid, LaunchArg, Storage};
+
+use crate::support::all_devices;
 
 /// Maximum difference of transcendental results of two devices, in units in the last place.
 const ULPS: f64 = 16.0;

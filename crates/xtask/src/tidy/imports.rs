@@ -13,16 +13,18 @@ const TABLE: &[(&str, &[&str])] = &[
     ("device", &["ir"]),
     ("driver", &["device"]),
     ("driver-sim", &[]),
-    ("cpu", &["ir", "device"]),
-    ("runtime", &["ir", "compile", "device", "driver", "cpu"]),
+    ("host", &["ir"]),
+    ("routines", &["ir", "host"]),
+    ("cpu", &["ir", "device", "host", "routines"]),
+    ("runtime", &["ir", "compile", "device", "driver", "host", "routines", "cpu"]),
     ("tensor", &["ir", "macros", "compile", "runtime"]),
     ("nn", &["macros", "tensor"]),
     ("llm", &["ir", "tensor"]),
     ("mesh", &["ir", "device", "runtime", "tensor", "nn"]),
-    ("verify", &["ir", "cpu", "tensor"]),
+    ("verify", &["ir", "host", "tensor"]),
     (
         "panoply",
-        &["ir", "macros", "compile", "device", "driver", "cpu", "runtime", "tensor", "nn", "llm", "mesh", "verify"],
+        &["ir", "macros", "compile", "device", "driver", "host", "routines", "cpu", "runtime", "tensor", "nn", "llm", "mesh", "verify"],
     ),
     ("cli", &["panoply"]),
     ("web", &["panoply"]),
@@ -33,7 +35,7 @@ const TABLE: &[(&str, &[&str])] = &[
 const BUILD_SCRIPT: &str = "crates/runtime/build.rs";
 
 /// Crates (folder names) that must stay light, and packages that they must not depend on, even transitively.
-const LIGHT: &[&str] = &["ir", "compile", "device", "cpu"];
+const LIGHT: &[&str] = &["ir", "compile", "device", "host", "routines", "cpu"];
 const HEAVY: &[&str] = &["wgpu", "cudarc", "opencl3", "cl3", "ash", "naga", "libloading"];
 
 /// A dependency in a manifest.

@@ -12,7 +12,7 @@ const MOST_LINES: usize = 600;
 const LARGE_FILES: &[(&str, usize, &str)] = &[];
 
 /// Crates (folder names) that can contain `unsafe`.
-const UNSAFE_CRATES: &[&str] = &["driver", "cpu", "driver-sim"];
+const UNSAFE_CRATES: &[&str] = &["driver", "host", "routines", "cpu", "driver-sim"];
 
 /// Crates that deny unsafe code and allow it at this number of places: declarations of unsafe functions in `ir` and `device`, the
 /// responsibility for the optimizer's proofs in `compile`, and in `runtime` the promise of a kernel's author and the call that opens

@@ -5,11 +5,11 @@
 
 use panoply_ir::kernel::{Expr, ExprId, Guard, MemId, Space};
 use panoply_ir::{Alu, DType, Type};
+use panoply_host::isa::VecFn;
 
 use super::state::{LocalValue, MemoryOperand, State, Value};
 use super::uniform::{CastStep, cast_steps, round_after};
 use super::uniformity::{LaneUniformity, constant};
-use crate::vm::isa::VecFn;
 use crate::vm::lane::{Lane, Round};
 use crate::vm::ops::alu::Mode;
 use crate::vm::ops::memory::Move;

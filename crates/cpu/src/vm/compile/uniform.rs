@@ -6,10 +6,10 @@
 
 use panoply_ir::kernel::{Access as Use, Builtin, Expr, ExprId, Guard, LocalId, Space};
 use panoply_ir::{Alu, DType, Type};
+use panoply_host::isa::VecFn;
 
 use super::state::{LocalValue, State, Value};
 use super::uniformity::LaneUniformity;
-use crate::vm::isa::VecFn;
 use crate::vm::lane::{Lane, Round};
 use crate::vm::ops::alu::Mode;
 use crate::vm::program::{Access, Affine, IndexOp, Instr, LoopOp, Mem, Slot, Src, TileShape, VectorLoop, known};

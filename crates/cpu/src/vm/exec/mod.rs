@@ -16,7 +16,7 @@ mod memory;
 use std::ptr;
 
 use super::lane::{Lane, Round};
-use super::ops::half;
+use panoply_host::half;
 use super::program::{IndexOp, Instr, Kind, Program, Slot, Src, Target, VectorLoop, known};
 
 pub use self::frame::Scratch;
@@ -255,7 +255,7 @@ impl<'a> Runner<'a> {
         unsafe { (work.f)(hi - lo, self.address(work.dst, lo), a, b, c) }
     }
 
-    fn merge(&self, work: &VectorLoop, direct: Option<super::isa::VecFn>, temp: Src) {
+    fn merge(&self, work: &VectorLoop, direct: Option<panoply_host::isa::VecFn>, temp: Src) {
         if let (Some(f), true) = (direct, self.now.dense) {
             return self.vector(&VectorLoop { f, ..*work });
         }
@@ -274,7 +274,7 @@ impl<'a> Runner<'a> {
         }
     }
 
-    fn update(&self, work: &VectorLoop, direct: super::isa::VecFn, operand: u8) {
+    fn update(&self, work: &VectorLoop, direct: panoply_host::isa::VecFn, operand: u8) {
         let lo = self.now.lo;
         if self.address(work.args[operand as usize], lo) == self.address(work.dst, lo) {
             self.vector(&VectorLoop { f: direct, ..*work });

@@ -3,11 +3,11 @@
 use std::marker::PhantomData;
 
 use panoply_ir::{Alu, Math};
+use panoply_host::isa::{Machine, VecFn};
 
 use super::loops::{Binary, Is, Iv, Sv, Ternary, Unary, V, Vs, Vsi, Vss, Vsv, Vv, Vvi, Vvs, Vvv};
 use super::number::{Bits, Float, Number};
 use super::quotient::{Quotient, Remainder};
-use crate::vm::isa::{Machine, VecFn};
 use crate::vm::lane::Lane;
 
 /// The operand mode of a loop: `V` is a vector of lanes, `S` one value for all lanes, `I` the destination itself.

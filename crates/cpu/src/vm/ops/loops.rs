@@ -6,7 +6,7 @@
 use std::marker::PhantomData;
 use std::slice;
 
-use crate::vm::isa::{Body, Machine};
+use panoply_host::isa::{Body, Machine};
 
 /// An operation on one operand.
 pub trait Unary: 'static {

@@ -2,8 +2,9 @@
 
 use std::slice;
 
+use panoply_host::isa::{Body, Machine, VecFn};
+
 use super::loops::{Binary, Iv, Unary, V, Vv};
-use crate::vm::isa::{Body, Machine, VecFn};
 
 /// An operation on masks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

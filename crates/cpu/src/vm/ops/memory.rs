@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 use std::slice;
 
-use crate::vm::isa::{Body, Machine, VecFn};
+use panoply_host::isa::{Body, Machine, VecFn};
 
 /// An operation that moves lanes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -6,23 +6,22 @@
 
 pub mod alu;
 pub mod convert;
-pub mod half;
 pub mod loops;
 pub mod mask;
 pub mod memory;
 pub mod number;
 pub mod pair;
-mod quotient;
+pub mod quotient;
 pub mod reduce;
 
 use panoply_ir::Alu;
 use panoply_ir::kernel::ReduceOp;
+use panoply_host::isa::{Isa, Machine, Portable, VecFn};
 
 use self::alu::Mode;
 use self::mask::Combine;
 use self::memory::Move;
 use self::pair::Pair;
-use super::isa::{Isa, Machine, Portable, VecFn};
 use super::lane::{Lane, Round};
 
 /// All loops of one instruction set.
@@ -79,11 +78,11 @@ impl Ops {
     pub fn of(isa: Isa) -> &'static Ops {
         static PORTABLE: Ops = Ops::new::<Portable>(Isa::Portable);
         #[cfg(target_arch = "x86_64")]
-        static AVX2: Ops = Ops::new::<super::isa::Avx2>(Isa::Avx2);
+        static AVX2: Ops = Ops::new::<panoply_host::isa::Avx2>(Isa::Avx2);
         #[cfg(target_arch = "x86_64")]
-        static AVX512: Ops = Ops::new::<super::isa::Avx512>(Isa::Avx512);
+        static AVX512: Ops = Ops::new::<panoply_host::isa::Avx512>(Isa::Avx512);
         #[cfg(target_arch = "aarch64")]
-        static NEON: Ops = Ops::new::<super::isa::Neon>(Isa::Neon);
+        static NEON: Ops = Ops::new::<panoply_host::isa::Neon>(Isa::Neon);
         if !isa.is_available() {
             return &PORTABLE;
         }

@@ -4,11 +4,11 @@
 use std::marker::PhantomData;
 
 use panoply_ir::Alu;
+use panoply_host::isa::{Machine, VecFn};
 
 use super::alu::Mode;
 use super::loops::{Binary, Ivs, Ivv, Ternary, Unary, V, Vs, Vsi, Vss, Vsv, Vv, Vvi, Vvs, Vvv};
 use super::number::{Bits, Number};
-use crate::vm::isa::{Machine, VecFn};
 use crate::vm::lane::Lane;
 
 /// A pair of operations on a, b and c.

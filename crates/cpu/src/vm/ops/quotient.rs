@@ -6,7 +6,7 @@
 
 use std::slice;
 
-use crate::vm::isa::{Body, Machine};
+use panoply_host::isa::{Body, Machine};
 
 /// Lanes at or above this are divided one at a time.
 const EXACT: u64 = 1 << 50;
@@ -16,8 +16,9 @@ pub struct Quotient;
 /// Remainder of lanes by a value; the lanes themselves if the value is 0.
 pub struct Remainder;
 
+/// Writes `of(x, x / n)` for each lane `x` of `a`, with quotient 0 if `n` is 0.
 #[inline(always)]
-fn each(dst: &mut [u64], a: &[u64], n: u64, of: impl Fn(u64, u64) -> u64) {
+pub fn each(dst: &mut [u64], a: &[u64], n: u64, of: impl Fn(u64, u64) -> u64) {
     let largest = a.iter().fold(n, |all, x| all | x);
     if n == 0 {
         dst.iter_mut().zip(a).for_each(|(out, x)| *out = of(*x, 0));
@@ -53,36 +54,3 @@ macro_rules! body {
 
 body!(Quotient, |_x, quotient, n| quotient);
 body!(Remainder, |x, quotient, n| x - quotient * n);
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn quotients_are_exact() {
-        let mut state = 7u64;
-        let mut draw = move || {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            state
-        };
-        for round in 0..20_000 {
-            let n = draw() >> (draw() % 64);
-            let shift = 14 + draw() % 50;
-            let mut lanes = [0u64; 32];
-            lanes.iter_mut().for_each(|lane| *lane = draw() >> shift);
-            // Values next to multiples reveal rounding errors.
-            for lane in lanes.iter_mut().take(16) {
-                *lane = (*lane / n.max(1) * n).wrapping_add(draw() % 3).wrapping_sub(1) & (u64::MAX >> 14);
-            }
-            let (mut quotients, mut remainders) = ([0; 32], [0; 32]);
-            each(&mut quotients, &lanes, n, |_, quotient| quotient);
-            each(&mut remainders, &lanes, n, |x, quotient| x - quotient * n);
-            for ((x, quotient), remainder) in lanes.iter().zip(quotients).zip(remainders) {
-                let want = x.checked_div(n).map_or((0, *x), |quotient| (quotient, x % n));
-                assert_eq!((quotient, remainder), want, "round {round}: {x} by {n}");
-            }
-        }
-    }
-}

@@ -4,9 +4,9 @@
 
 use std::sync::Arc;
 
-use panoply_cpu::pool::Pool;
+use panoply_host::pool::Pool;
 use panoply_cpu::vm::exec::Buffer;
-use panoply_cpu::vm::isa::Isa;
+use panoply_host::isa::Isa;
 use panoply_cpu::vm::launch::Compiled;
 use panoply_ir::interpret::{self, Arg};
 use panoply_ir::kernel::{Access, Kernel, Param, Space};

@@ -1,0 +1,258 @@
+//! Register tiles of matrix products: a few rows of sums, a few vectors wide.
+//!
+//! All routines that multiply use one of two loops. In [`taps`] rows are filters, packed side by side, and the vectors
+//! are at given offsets. In [`rows`] each row reads its own elements, and the vectors are at a fixed distance.
+
+use panoply_host::simd::{Real, Vector};
+use panoply_host::isa::Machine;
+
+/// Maximum width of a tile in vectors.
+pub const MOST_VECTORS: usize = 3;
+
+/// Returns the maximum number of rows of a tile on a machine.
+pub const fn most_rows<V: Vector>() -> usize {
+    if V::MANY { 8 } else { 4 }
+}
+
+/// A tile whose extents are known at compile time.
+pub trait Tile {
+    /// Computes R rows of C vectors. Implementations must be `#[inline(always)]`.
+    ///
+    /// # Safety
+    /// The machine has the instructions, and the tile's own requirements hold.
+    unsafe fn run<M: Machine, const R: usize, const C: usize>(&self);
+}
+
+/// Runs a tile with these extents: 8, 4, 2 or 1 rows and up to [`MOST_VECTORS`] vectors.
+///
+/// # Safety
+/// As [`Tile::run`].
+#[inline(always)]
+pub unsafe fn with_extents<M: Machine, V: Vector, T: Tile>(rows: usize, vectors: usize, tile: &T) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        match (rows, vectors) {
+            (8, 3) if V::MANY => tile.run::<M, 8, 3>(),
+            (8, 2) if V::MANY => tile.run::<M, 8, 2>(),
+            (8, 1) if V::MANY => tile.run::<M, 8, 1>(),
+            (4, 3) => tile.run::<M, 4, 3>(),
+            (4, 2) => tile.run::<M, 4, 2>(),
+            (4, 1) => tile.run::<M, 4, 1>(),
+            (2, 3) => tile.run::<M, 2, 3>(),
+            (2, 2) => tile.run::<M, 2, 2>(),
+            (2, 1) => tile.run::<M, 2, 1>(),
+            (1, 3) => tile.run::<M, 1, 3>(),
+            (1, 2) => tile.run::<M, 1, 2>(),
+            (1, 1) => tile.run::<M, 1, 1>(),
+            _ => unreachable!("no tile of {rows} rows and {vectors} vectors"),
+        }
+    }
+}
+
+/// Divides rows into blocks that have a tile; yields the first row and the number of rows of each.
+#[inline(always)]
+pub fn row_blocks(count: usize, most: usize) -> impl Iterator<Item = (usize, usize)> + Clone {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        let left = count - at;
+        (left > 0).then(|| {
+            let rows = [8, 4, 2].into_iter().find(|rows| *rows <= most && *rows <= left).unwrap_or(1);
+            at += rows;
+            (at - rows, rows)
+        })
+    })
+}
+
+/// Divides vectors into parts that have a tile, as even as possible; yields the first vector and the number of vectors of each.
+#[inline(always)]
+pub fn vector_parts(count: usize) -> impl Iterator<Item = (usize, usize)> {
+    let (mut at, mut parts) = (0, count.div_ceil(MOST_VECTORS));
+    std::iter::from_fn(move || {
+        (parts > 0).then(|| {
+            let width = (count - at).div_ceil(parts);
+            (at, parts) = (at + width, parts - 1);
+            (at - width, width)
+        })
+    })
+}
+
+/// Sums in registers.
+pub type Sums<V, const R: usize, const C: usize> = [[V; C]; R];
+
+/// Returns sums of zero.
+///
+/// # Safety
+/// The machine has the instructions.
+#[inline(always)]
+pub unsafe fn zeros<V: Vector, const R: usize, const C: usize>() -> Sums<V, R, C> {
+    // SAFETY: the caller's promise.
+    [[unsafe { V::splat(V::Elem::default()) }; C]; R]
+}
+
+/// Loads sums from memory; `row` is the distance between rows.
+///
+/// # Safety
+/// The machine has the instructions; all rows are valid for reads of C vectors.
+#[inline(always)]
+pub unsafe fn load<V: Vector, const R: usize, const C: usize>(from: *const V::Elem, row: usize) -> Sums<V, R, C> {
+    // SAFETY: the caller's promise.
+    let mut sums = unsafe { zeros::<V, R, C>() };
+    for (r, sums) in sums.iter_mut().enumerate() {
+        for (c, sum) in sums.iter_mut().enumerate() {
+            // SAFETY: the caller's promise.
+            *sum = unsafe { V::load(from.add(r * row + c * V::LANES)) };
+        }
+    }
+    sums
+}
+
+/// Stores sums to memory; `row` is the distance between rows.
+///
+/// # Safety
+/// The machine has the instructions; all rows are valid for writes of C vectors.
+#[inline(always)]
+pub unsafe fn store<V: Vector, const R: usize, const C: usize>(sums: Sums<V, R, C>, to: *mut V::Elem, row: usize) {
+    for (r, sums) in sums.into_iter().enumerate() {
+        for (c, sum) in sums.into_iter().enumerate() {
+            // SAFETY: the caller's promise.
+            unsafe { sum.store(to.add(r * row + c * V::LANES)) };
+        }
+    }
+}
+
+/// The positions of the vectors of [`taps`].
+#[derive(Clone, Copy)]
+pub struct Taps<'a> {
+    /// Number of channels to sum over.
+    pub channels: usize,
+    /// Elements from one channel to the next.
+    pub channel: usize,
+    /// Offsets of the taps of a channel, from its first element.
+    pub offsets: &'a [usize],
+}
+
+/// Adds to row r, for every channel and tap, `weights[…, r]` times the vectors at the tap. The weights of a tap are
+/// contiguous, followed by the next tap, then by the next channel.
+///
+/// # Safety
+/// The machine has the instructions; there are R weights for each tap of each channel, and C vectors at each tap.
+#[inline(always)]
+pub unsafe fn taps<V: Vector, const R: usize, const C: usize>(
+    sums: &mut Sums<V, R, C>,
+    mut weights: *const V::Elem,
+    mut source: *const V::Elem,
+    taps: Taps<'_>,
+) {
+    for _ in 0..taps.channels {
+        for offset in taps.offsets {
+            // SAFETY: the caller's promise, here and below.
+            unsafe {
+                let mut vectors = [V::splat(V::Elem::default()); C];
+                for (c, vector) in vectors.iter_mut().enumerate() {
+                    *vector = V::load(source.add(offset + c * V::LANES));
+                }
+                for (r, sums) in sums.iter_mut().enumerate() {
+                    let weight = V::splat(*weights.add(r));
+                    for (c, sum) in sums.iter_mut().enumerate() {
+                        *sum = weight.mul_add(vectors[c], *sum);
+                    }
+                }
+                weights = weights.add(R);
+            }
+        }
+        source = source.wrapping_add(taps.channel);
+    }
+}
+
+/// Adds to row r, for every k below `depth`, `left[r][k · step]` times the vectors at `right[k · distance]`.
+///
+/// # Safety
+/// The machine has the instructions; all these elements are valid for reads, aligned or not.
+#[inline(always)]
+pub unsafe fn rows<V: Vector, const R: usize, const C: usize>(
+    sums: &mut Sums<V, R, C>,
+    left: [*const V::Elem; R],
+    step: usize,
+    right: *const V::Elem,
+    distance: usize,
+    depth: usize,
+) {
+    for k in 0..depth {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let mut vectors = [V::splat(V::Elem::default()); C];
+            for (c, vector) in vectors.iter_mut().enumerate() {
+                *vector = V::load(right.add(k * distance + c * V::LANES));
+            }
+            for (r, sums) in sums.iter_mut().enumerate() {
+                let number = V::splat(left[r].add(k * step).read_unaligned());
+                for (c, sum) in sums.iter_mut().enumerate() {
+                    *sum = number.mul_add(vectors[c], *sum);
+                }
+            }
+        }
+    }
+}
+
+/// A product of two matrices, stored or added to the result: row r of the result is the sum over k of `left[r, k]`
+/// times row k of `right`.
+#[derive(Clone, Copy)]
+pub struct Product<T> {
+    /// The left matrix.
+    pub left: *const T,
+    /// Elements from one row of the left matrix to the next.
+    pub left_row: usize,
+    /// Elements from one column of the left matrix to the next.
+    pub left_column: usize,
+    /// The right matrix; its rows may be read to the end of a vector.
+    pub right: *const T,
+    /// Elements from one row of the right matrix to the next.
+    pub right_row: usize,
+    /// Number of columns of the left matrix and of rows of the right one.
+    pub depth: usize,
+    /// The result; its rows are written to the end of a vector.
+    pub result: *mut T,
+    /// Elements from one row of the result to the next.
+    pub result_row: usize,
+    /// True if the product is added to the result.
+    pub adds: bool,
+}
+
+impl<T: Real> Product<T> {
+    /// Computes `height` rows and `columns` columns of the result.
+    ///
+    /// # Safety
+    /// The machine has the instructions; the matrices are valid for these extents, and the result overlaps nothing else.
+    #[inline(always)]
+    pub unsafe fn run<M: Machine>(&self, height: usize, columns: usize) {
+        let lanes = <T::Vector<M> as Vector>::LANES;
+        for (vector, width) in vector_parts(columns.div_ceil(lanes)) {
+            for (row, rows) in row_blocks(height, most_rows::<T::Vector<M>>()) {
+                let part = Product {
+                    left: self.left.wrapping_add(row * self.left_row),
+                    right: self.right.wrapping_add(vector * lanes),
+                    result: self.result.wrapping_add(row * self.result_row + vector * lanes),
+                    ..*self
+                };
+                // SAFETY: the caller's promise.
+                unsafe { with_extents::<M, T::Vector<M>, _>(rows, width, &part) };
+            }
+        }
+    }
+}
+
+impl<T: Real> Tile for Product<T> {
+    #[inline(always)]
+    unsafe fn run<M: Machine, const R: usize, const C: usize>(&self) {
+        let left: [*const T; R] = std::array::from_fn(|row| self.left.wrapping_add(row * self.left_row));
+        // SAFETY: the caller's promise.
+        unsafe {
+            let mut sums = match self.adds {
+                true => load::<T::Vector<M>, R, C>(self.result, self.result_row),
+                false => zeros::<T::Vector<M>, R, C>(),
+            };
+            rows(&mut sums, left, self.left_column, self.right, self.right_row, self.depth);
+            store(sums, self.result, self.result_row);
+        }
+    }
+}
