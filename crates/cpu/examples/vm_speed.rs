@@ -5,13 +5,13 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-use panoply_host::math::{Fused, single};
 use panoply_cpu::memory::Allocation;
-use panoply_host::pool::Pool;
 use panoply_cpu::vm::exec::Buffer;
-use panoply_host::isa::Isa;
 use panoply_cpu::vm::launch::{Compiled, scalar_bits};
 use panoply_device::{AllocId, Region};
+use panoply_host::isa::Isa;
+use panoply_host::math::{Fused, single};
+use panoply_host::pool::Pool;
 use panoply_ir::builder::Builder;
 use panoply_ir::kernel::*;
 use panoply_ir::verify::{verify, verify_proven};

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use panoply_device::command_buffer::{BindingKind, BindingSlot};
 use panoply_device::{Arg, DeviceCommand, Dispatch, Result};
-use panoply_ir::Scalar;
 use panoply_host::pool::Pool;
+use panoply_ir::Scalar;
 
 use crate::vm::exec::Buffer;
 use crate::vm::launch::{Compiled, scalar_bits};

@@ -12,14 +12,14 @@ use panoply_device::{
     HostCall, HostFunction, MemoryInfo, Pending, Program, ProgramId, QueueId, RawCommandBuffer, RawDevice, Region,
     Result, Scalar, StepTime, Target, Ticket, command_buffer,
 };
+use panoply_host::host_info::{self, Processor};
+use panoply_host::isa::Isa;
+use panoply_host::pool::Pool;
 use panoply_ir::Verified;
 use panoply_ir::interpret;
 use panoply_ir::kernel::{Access, Kernel, Memory, Param, Space};
 use panoply_ir::routine::Routine;
 use web_time::Instant;
-use panoply_host::host_info::{self, Processor};
-use panoply_host::pool::Pool;
-use panoply_host::isa::Isa;
 
 use crate::checked::run_checked;
 use crate::command_buffer::Launches;

@@ -7,11 +7,11 @@ use std::time::Duration;
 use panoply_ir::DType;
 use web_time::Instant;
 
-use crate::pool::Pool;
-use crate::simd::{self, Real, Task, Vector};
 #[cfg(target_arch = "x86_64")]
 use crate::isa::{Avx512Pairs, has_pairs};
 use crate::isa::{Isa, Machine};
+use crate::pool::Pool;
+use crate::simd::{self, Real, Task, Vector};
 
 /// Number of independent accumulators: more than the additions in flight, and few enough to leave a register for a
 /// factor out of 16.

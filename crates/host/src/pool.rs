@@ -75,12 +75,7 @@ impl Pool {
             thread::Builder::new().name(format!("panoply-cpu-{number}")).spawn(move || shared.serve()).ok()
         };
         let workers = (1..threads).map_while(start).collect();
-        Pool {
-            shared,
-            workers,
-            taken: AtomicBool::new(false),
-            scratch: Scratch::default(),
-        }
+        Pool { shared, workers, taken: AtomicBool::new(false), scratch: Scratch::default() }
     }
 
     /// Creates a pool with one thread per core available to this process, given its affinity mask and cgroup limits.

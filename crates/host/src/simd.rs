@@ -4,8 +4,8 @@
 //! because their speed depends on register allocation. A [`Task`] is written once over [`Vector`]s and compiled for
 //! each [`Machine`].
 
-use crate::math;
 use crate::isa::{Isa, Machine};
+use crate::math;
 
 /// A numeric type that routines can accumulate.
 pub trait Number: Copy + Default + Send + Sync + 'static {

@@ -4,11 +4,11 @@
 
 use std::time::Instant;
 
-use panoply_host::pool::Pool;
-use panoply_routines::run;
 use panoply_host::isa::Isa;
+use panoply_host::pool::Pool;
 use panoply_ir::routine::{Attention, Conv, ConvAxis, Gemm, Layout, Operand, Routine};
 use panoply_ir::{DType, Scalar, bf16, f16};
+use panoply_routines::run;
 
 fn conv(batch: usize, groups: usize, channels: [usize; 2], lengths: [usize; 2], size: usize, stride: usize) -> Conv {
     let axis = |length: usize| {
@@ -56,7 +56,7 @@ fn fastest(pool: &Pool, routine: Routine) -> f64 {
     while begin.elapsed().as_secs_f64() < 0.5 {
         let start = Instant::now();
         // SAFETY: the buffers have the lengths of the routine and do not overlap.
-        unsafe { run(pool, Isa::best(), &routine, &buffers) }.expect("routines do not fail");
+        unsafe { run(pool, Isa::best(), &routine, &buffers) };
         best = best.min(start.elapsed().as_secs_f64());
     }
     best

@@ -15,9 +15,9 @@ use panoply_ir::{DType, Scalar};
 
 use super::tile::Product;
 use super::{Shared, in_numbers};
+use panoply_host::isa::{Isa, Machine};
 use panoply_host::pool::Pool;
 use panoply_host::simd::{self, Real, Task, Vector};
-use panoply_host::isa::{Isa, Machine};
 
 pub use gradient::gradient;
 

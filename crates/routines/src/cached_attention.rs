@@ -11,11 +11,11 @@
 
 use std::ops::Range;
 
-use panoply_ir::routine::CachedAttention;
+use panoply_host::isa::{Isa, Machine};
 use panoply_host::math::single::{exp, tanh};
 use panoply_host::pool::Pool;
 use panoply_host::simd::{self, Real, Task, Vector};
-use panoply_host::isa::{Isa, Machine};
+use panoply_ir::routine::CachedAttention;
 
 use super::{Shared, in_numbers};
 

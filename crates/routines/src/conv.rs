@@ -12,12 +12,12 @@
 mod backward_weight;
 mod grid;
 
-use panoply_ir::DType;
-use panoply_ir::routine::{Conv, ConvAxis, Gemm, Layout};
+use grid::ConvSweep;
+use panoply_host::isa::{Isa, Machine};
 use panoply_host::pool::Pool;
 use panoply_host::simd::{Task, Vector};
-use panoply_host::isa::{Isa, Machine};
-use grid::ConvSweep;
+use panoply_ir::DType;
+use panoply_ir::routine::{Conv, ConvAxis, Gemm, Layout};
 
 use super::element_format::{Bf16, F16, Format, Plain};
 #[cfg(target_arch = "x86_64")]

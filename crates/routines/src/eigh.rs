@@ -11,10 +11,10 @@ mod tridiagonal;
 
 use std::marker::PhantomData;
 
-use panoply_ir::routine::Eigh;
+use panoply_host::isa::{Isa, Machine};
 use panoply_host::pool::Pool;
 use panoply_host::simd::{self, Real, Task};
-use panoply_host::isa::{Isa, Machine};
+use panoply_ir::routine::Eigh;
 
 use super::panel::{PANEL, Panels, each_matrix};
 use super::reflections::ApplyReflector;

@@ -3,11 +3,11 @@
 
 use std::marker::PhantomData;
 
-use panoply_host::simd::{self, Number, Real, Task, Vector};
+use panoply_host::half;
 #[cfg(target_arch = "x86_64")]
 use panoply_host::isa::{Avx512Pairs, Avx512Words, has_pairs, has_words};
 use panoply_host::isa::{Isa, Machine};
-use panoply_host::half;
+use panoply_host::simd::{self, Number, Real, Task, Vector};
 
 /// A format of elements in memory and of the lanes computed from them.
 pub trait Format: 'static {

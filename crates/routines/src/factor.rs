@@ -3,10 +3,10 @@
 //!
 //! Source: Golub and Van Loan, Matrix Computations, 4th ed. 2013, sections 3.1 and 4.2.
 
-use panoply_ir::routine::{Cholesky, Triangular};
+use panoply_host::isa::{Isa, Machine};
 use panoply_host::pool::Pool;
 use panoply_host::simd::{self, Real, Task, Vector};
-use panoply_host::isa::{Isa, Machine};
+use panoply_ir::routine::{Cholesky, Triangular};
 
 use super::tile::Product;
 use super::{Shared, in_numbers};

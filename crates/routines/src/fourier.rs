@@ -6,10 +6,10 @@ pub mod line;
 use std::slice;
 use std::sync::LazyLock;
 
-use panoply_ir::routine::Fourier;
 use line::{Element, FftPlan, FftPlans};
-use panoply_host::pool::Pool;
 use panoply_host::isa::Isa;
+use panoply_host::pool::Pool;
+use panoply_ir::routine::Fourier;
 
 use super::{Shared, in_numbers};
 

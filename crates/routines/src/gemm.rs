@@ -9,12 +9,12 @@ mod pack;
 
 use std::cell::RefCell;
 
-use panoply_ir::DType;
-use panoply_ir::routine::{Gemm, Layout};
-use panoply_host::pool::Pool;
-use panoply_host::isa::Isa;
 use block::{EpilogueSink, GemmBlock};
 use pack::Matrix;
+use panoply_host::isa::Isa;
+use panoply_host::pool::Pool;
+use panoply_ir::DType;
+use panoply_ir::routine::{Gemm, Layout};
 
 use super::element_format::{Bf16, Bytes, F16, Format, Plain};
 #[cfg(target_arch = "x86_64")]

@@ -23,11 +23,11 @@ mod tile;
 
 use std::ptr;
 
+use panoply_host::isa::Isa;
+use panoply_host::pool::Pool;
 use panoply_ir::kernel::Access;
 use panoply_ir::routine::{Routine, Scatter, Sort};
 use panoply_ir::{DType, bf16, f16};
-use panoply_host::pool::Pool;
-use panoply_host::isa::Isa;
 
 /// Size in bytes from which a copy or fill is split among threads: a shorter one finishes before another thread wakes up.
 const PARALLEL_BYTES: usize = 1 << 20;

@@ -3,10 +3,10 @@
 //!
 //! Source: Golub and Van Loan, Matrix Computations, 4th ed. 2013, section 3.4.
 
-use panoply_ir::routine::Lu;
+use panoply_host::isa::{Isa, Machine};
 use panoply_host::pool::Pool;
 use panoply_host::simd::{self, Real, Task};
-use panoply_host::isa::{Isa, Machine};
+use panoply_ir::routine::Lu;
 
 use super::Shared;
 use super::panel::{PANEL, Panels, each_matrix, subtract};

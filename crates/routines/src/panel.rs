@@ -4,9 +4,9 @@
 use std::marker::PhantomData;
 use std::ops::Range;
 
+use panoply_host::isa::Machine;
 use panoply_host::pool::Pool;
 use panoply_host::simd::{Real, Vector};
-use panoply_host::isa::Machine;
 
 use super::{PARALLEL_FLOPS, Shared, in_numbers};
 

@@ -1,9 +1,9 @@
 //! Gradient of max pooling.
 
-use panoply_ir::routine::{self, PoolAxis};
+use panoply_host::isa::{Isa, Machine};
 use panoply_host::pool::Pool;
 use panoply_host::simd::{self, Real, Task};
-use panoply_host::isa::{Isa, Machine};
+use panoply_ir::routine::{self, PoolAxis};
 
 use super::{Shared, in_numbers};
 

@@ -14,10 +14,10 @@ mod format;
 mod integer;
 mod lanes;
 
+use panoply_host::isa::Isa;
+use panoply_host::pool::Pool;
 use panoply_ir::routine::QuantizedMatmul;
 use panoply_ir::{DType, Encoding};
-use panoply_host::pool::Pool;
-use panoply_host::isa::Isa;
 
 use self::activations::{Bytes, read};
 use self::float::FloatFormat;

@@ -5,8 +5,8 @@
 //! 1989; Joffrain, Low, Quintana-Ortí, van de Geijn and Van Zee, Accumulating Householder Transformations, Revisited,
 //! 2006.
 
-use panoply_host::simd::{Real, Task};
 use panoply_host::isa::Machine;
+use panoply_host::simd::{Real, Task};
 
 use super::panel::{PANEL, subtract};
 use super::tile::Product;

@@ -3,9 +3,9 @@
 
 use std::slice;
 
+use panoply_host::pool::Pool;
 use panoply_ir::DType;
 use panoply_ir::routine::Scatter;
-use panoply_host::pool::Pool;
 
 use super::{Shared, copy};
 

@@ -1,9 +1,9 @@
 //! Sorts rows. An element is mapped to an unsigned key with the same order, followed by its position. All such words
 //! differ, so an unstable sort of the words is a stable sort of the elements.
 
+use panoply_host::pool::Pool;
 use panoply_ir::routine::Sort;
 use panoply_ir::{bf16, f16};
-use panoply_host::pool::Pool;
 
 use super::{Shared, in_numbers};
 

@@ -3,8 +3,8 @@
 //! All routines that multiply use one of two loops. In [`taps`] rows are filters, packed side by side, and the vectors
 //! are at given offsets. In [`rows`] each row reads its own elements, and the vectors are at a fixed distance.
 
-use panoply_host::simd::{Real, Vector};
 use panoply_host::isa::Machine;
+use panoply_host::simd::{Real, Vector};
 
 /// Maximum width of a tile in vectors.
 pub const MOST_VECTORS: usize = 3;

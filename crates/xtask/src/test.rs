@@ -346,7 +346,17 @@ fn addresses(run: &mut Run) -> Outcome {
     };
     let mut tests = on_nightly(run, "addresses");
     // With an explicit target, build scripts and macros are not instrumented.
-    tests.args(["cargo", "test", "--package", "panoply-cpu", "--package", "panoply-routines", "--tests", "--target", &host]);
+    tests.args([
+        "cargo",
+        "test",
+        "--package",
+        "panoply-cpu",
+        "--package",
+        "panoply-routines",
+        "--tests",
+        "--target",
+        &host,
+    ]);
     run.tests(tests.env("RUSTFLAGS", "-Zsanitizer=address"))
 }
 

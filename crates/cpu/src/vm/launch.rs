@@ -6,12 +6,12 @@
 use std::cell::RefCell;
 use std::sync::{Arc, OnceLock};
 
+use panoply_host::isa::Isa;
+use panoply_host::pool::Pool;
 use panoply_ir::kernel::Kernel;
 use panoply_ir::{Result, Scalar, Verified};
 use panoply_routines::RunChunk;
 use web_time::Instant;
-use panoply_host::isa::Isa;
-use panoply_host::pool::Pool;
 
 use super::compile::compile;
 use super::exec::{Buffer, Launch, Runner, Scratch};

@@ -17,12 +17,12 @@ mod operands;
 use panoply_ir::Alu;
 use panoply_ir::kernel::{AtomicOp, CollectiveOp, Guard};
 
-use panoply_host::isa::{Isa, VecFn};
 use super::lane::{Lane, Round};
 use super::ops::Ops;
 use super::ops::mask::Combine;
 use super::ops::memory::Move;
 use super::ops::pair::Pair;
+use panoply_host::isa::{Isa, VecFn};
 
 pub use self::condition::{Compare, Condition, Range};
 

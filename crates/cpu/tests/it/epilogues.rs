@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use panoply_host::pool::Pool;
-use panoply_routines::{Epilogue, run, run_with_epilogue, supports_epilogue};
 use panoply_cpu::vm::exec::Buffer;
-use panoply_host::isa::Isa;
 use panoply_cpu::vm::launch::{Args, Compiled};
+use panoply_host::isa::Isa;
+use panoply_host::pool::Pool;
 use panoply_ir::builder::Builder;
 use panoply_ir::kernel::{Access, Builtin, Guard, Kernel};
 use panoply_ir::routine::{Gemm, Layout, Routine};
 use panoply_ir::verify::verify;
 use panoply_ir::{Alu, DType, Math, Scalar, Verified};
+use panoply_routines::{Epilogue, run, run_with_epilogue, supports_epilogue};
 
 /// `y[i] = tanh(p[i] + row[i % n])` as f32, and `z[i] = p[i] * row[i % n]` in the product's type.
 fn kernel(dtype: DType, n: u64) -> Arc<Verified<Kernel>> {
@@ -58,10 +58,9 @@ fn results(isa: Isa, threads: usize, gemm: &Gemm, at_once: bool, keeps: bool) ->
         if at_once {
             assert!(supports_epilogue(&routine), "{routine}");
             let pieces = compiled.chunks(grid, 0, args).unwrap();
-            run_with_epilogue(&pool, isa, &routine, &operands, Some(Epilogue { pieces: &pieces, keep_output: keeps }))
-                .unwrap();
+            run_with_epilogue(&pool, isa, &routine, &operands, Some(Epilogue { pieces: &pieces, keep_output: keeps }));
         } else {
-            run(&pool, isa, &routine, &operands).unwrap();
+            run(&pool, isa, &routine, &operands);
             compiled.launch(&pool, grid, &buffers, args.scalars).unwrap();
         }
     }

@@ -5,9 +5,9 @@
 use std::sync::Arc;
 
 use differential::executed;
-use panoply_host::pool::Pool;
-use panoply_host::isa::Isa;
 use panoply_cpu::vm::launch::Compiled;
+use panoply_host::isa::Isa;
+use panoply_host::pool::Pool;
 use panoply_ir::kernel::Param;
 use panoply_ir::random::{self, Case, Options};
 

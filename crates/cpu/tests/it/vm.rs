@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use differential::{CaseArg, check, of};
-use panoply_host::isa::Isa;
 use panoply_cpu::vm::launch::Compiled;
+use panoply_host::isa::Isa;
 use panoply_ir::builder::Builder;
 use panoply_ir::kernel::*;
 use panoply_ir::verify::verify;

@@ -5,10 +5,10 @@
 //! the scores. A thread takes heads that share keys and processes their queries block by block, with the gradients of
 //! all keys and values in scratch memory.
 
-use panoply_ir::routine::Attention;
+use panoply_host::isa::{Isa, Machine};
 use panoply_host::pool::Pool;
 use panoply_host::simd::{self, Real, Task};
-use panoply_host::isa::{Isa, Machine};
+use panoply_ir::routine::Attention;
 
 use super::{Head, Inputs, KEYS, QUERIES, Row, base, factor, transpose, whole_rows, work};
 use crate::tile::Product;

@@ -7,10 +7,10 @@
 
 use std::ops::Range;
 
-use panoply_ir::routine::Conv;
+use panoply_host::isa::{Isa, Machine};
 use panoply_host::pool::Pool;
 use panoply_host::simd::{Number, Task, Vector};
-use panoply_host::isa::{Isa, Machine};
+use panoply_ir::routine::Conv;
 
 use super::grid::ConvSweep;
 use super::{BLOCK_TAPS, PLANE_BYTES, Sizes, even};

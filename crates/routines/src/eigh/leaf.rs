@@ -3,8 +3,8 @@
 //!
 //! Source: Bowdler, Martin, Reinsch and Wilkinson, The QR and QL Algorithms for Symmetric Matrices, 1968.
 
-use panoply_host::simd::{Real, Task};
 use panoply_host::isa::Machine;
+use panoply_host::simd::{Real, Task};
 
 use super::Rows;
 

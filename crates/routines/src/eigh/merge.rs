@@ -8,11 +8,11 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use panoply_ir::DType;
-use panoply_ir::routine::{Gemm, Layout};
+use panoply_host::isa::Isa;
 use panoply_host::pool::Pool;
 use panoply_host::simd::{self, Real};
-use panoply_host::isa::Isa;
+use panoply_ir::DType;
+use panoply_ir::routine::{Gemm, Layout};
 
 use super::super::{PARALLEL_FLOPS, Shared, gemm, in_numbers};
 use super::Rows;

@@ -8,8 +8,8 @@
 
 use std::ops::Range;
 
-use panoply_host::simd::{Real, Task};
 use panoply_host::isa::Machine;
+use panoply_host::simd::{Real, Task};
 
 use super::Rows;
 

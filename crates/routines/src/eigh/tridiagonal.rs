@@ -5,9 +5,9 @@
 
 use std::ops::Range;
 
+use panoply_host::isa::{Isa, Machine};
 use panoply_host::pool::Pool;
 use panoply_host::simd::{self, Real, Task, Vector};
-use panoply_host::isa::{Isa, Machine};
 
 use super::super::panel::{PANEL, Panels};
 use super::super::reflections::BlockReflector;

@@ -8,11 +8,11 @@ use std::f64::consts::TAU;
 use std::slice;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use panoply_host::isa::Isa;
+use panoply_host::simd::Real;
 use panoply_ir::routine::FourierKind;
 use rustfft::num_complex::Complex;
 use rustfft::{Fft, FftDirection, FftNum, FftPlannerAvx, FftPlannerNeon, FftPlannerScalar};
-use panoply_host::simd::Real;
-use panoply_host::isa::Isa;
 
 /// Maximum sum of the cached lengths; if it is exceeded, the cache is cleared.
 pub const KEPT: usize = 1 << 22;
@@ -64,7 +64,7 @@ impl Element for f64 {
 pub struct FftPlan<T: Element> {
     kind: FourierKind,
     /// Number of complex numbers, or of real ones for transforms between real and complex.
-    length: usize,
+    pub length: usize,
     /// The transform of that many complex numbers, or of half as many for real lines of even length.
     fft: Arc<dyn Fft<T>>,
     /// The twiddle factors exp(-2πi·k / length), which separate real lines of even length.

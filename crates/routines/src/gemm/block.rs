@@ -9,9 +9,9 @@
 
 use std::cell::RefCell;
 
+use panoply_host::isa::Machine;
 use panoply_host::pool::Pool;
 use panoply_host::simd::{Task, Vector};
-use panoply_host::isa::Machine;
 
 use super::super::tile::{self, MOST_VECTORS, Tile, most_rows, row_blocks, vector_parts};
 use super::dot_kernel;

@@ -3,8 +3,8 @@
 //!
 //! Each result is summed in as many parts as a vector has lanes.
 
-use panoply_host::simd::{Number, Vector};
 use panoply_host::isa::Machine;
+use panoply_host::simd::{Number, Vector};
 
 use super::block::GemmBlock;
 use super::pack;

@@ -1,7 +1,7 @@
 //! Matrices in memory, and packing their elements into contiguous lanes.
 
-use panoply_host::simd::Vector;
 use panoply_host::isa::Machine;
+use panoply_host::simd::Vector;
 
 use crate::element_format::Format;
 

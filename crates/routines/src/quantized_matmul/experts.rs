@@ -1,8 +1,8 @@
 //! Products with the matrices of chosen experts: the rows of each expert are gathered, multiplied at once, and scattered to the output.
 
-use panoply_ir::routine::ExpertMatmul;
-use panoply_host::pool::Pool;
 use panoply_host::isa::Isa;
+use panoply_host::pool::Pool;
+use panoply_ir::routine::ExpertMatmul;
 
 use super::run;
 use crate::{Shared, in_numbers};

@@ -3,8 +3,8 @@
 //! Lanes are elements of k: an output is as many sums as there are lanes, each in order of k, added at the end in a fixed order. So no row
 //! has to be transposed, and the bits are the same for one column and for many: what several columns share is only converted once.
 
-use panoply_ir::DType;
 use panoply_host::pool::Pool;
+use panoply_ir::DType;
 
 use super::activations::write;
 use super::lanes::Lanes;

@@ -4,8 +4,8 @@
 //! on the number of columns nor on that of threads. Blocks are transposed and unpacked as they come from memory: for one column in
 //! registers, for several once for all of them, into memory that the first-level cache holds.
 
-use panoply_ir::DType;
 use panoply_host::pool::Pool;
+use panoply_ir::DType;
 
 use super::activations::{BLOCK, Bytes, write};
 use super::format::{Format, Part};

@@ -6,9 +6,9 @@
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
-use panoply_ir::f16;
-use panoply_host::simd::{self, Task};
 use panoply_host::isa::{Isa, Machine};
+use panoply_host::simd::{self, Task};
+use panoply_ir::f16;
 
 use super::activations::{BLOCK, round};
 

@@ -42,8 +42,7 @@ fn check<T: panoply_ir::Element + From<u8>>(dtype: DType, tolerance: f64) {
             let (b, b_len) = layout(k, n, batch, variant & 2 != 0, number % 3 == 1);
             let (c, c_len) = layout(m, n, batch, variant & 4 != 0, false);
             let gemm = Gemm { dtype, tf32: false, bias: false, batch, m, n, k, a, b, c };
-            let fill =
-                |len: usize, by: usize| -> Vec<T> { (0..len).map(|i| T::from((i * by % 7) as u8)).collect() };
+            let fill = |len: usize, by: usize| -> Vec<T> { (0..len).map(|i| T::from((i * by % 7) as u8)).collect() };
             let (mut x, mut y, mut z) = (fill(a_len, 3), fill(b_len, 5), fill(c_len, 1));
             let before = z.clone();
             for (isa, threads) in Isa::available().into_iter().flat_map(|isa| [(isa, 1), (isa, 3)]) {
@@ -77,8 +76,8 @@ fn compare<T: panoply_ir::Element, R: panoply_ir::Element>(
     for batch in 0..gemm.batch {
         for row in 0..gemm.m {
             for column in 0..gemm.n {
-                let products = (0..gemm.k)
-                    .map(|i| value(a[at(gemm.a, batch, row, i)]) * value(b[at(gemm.b, batch, i, column)]));
+                let products =
+                    (0..gemm.k).map(|i| value(a[at(gemm.a, batch, row, i)]) * value(b[at(gemm.b, batch, i, column)]));
                 let (want, place) = (products.sum::<f64>(), at(gemm.c, batch, row, column));
                 let have = value(c[place]);
                 assert!((have - want).abs() <= tolerance * want.abs(), "{gemm:?}: {have} for {want}");
@@ -170,8 +169,7 @@ fn i8_products_are_exact() {
             for (isa, threads) in Isa::available().into_iter().flat_map(|isa| [(isa, 1), (isa, 3)]) {
                 for best in [true, false] {
                     let mut z = vec![7i32; c_len];
-                    let buffers: [*mut u8; 3] =
-                        [x.as_mut_ptr().cast(), y.as_mut_ptr().cast(), z.as_mut_ptr().cast()];
+                    let buffers: [*mut u8; 3] = [x.as_mut_ptr().cast(), y.as_mut_ptr().cast(), z.as_mut_ptr().cast()];
                     let pool = Pool::new(threads);
                     // SAFETY: the vectors have the lengths of the layouts; the set is available.
                     unsafe {

@@ -21,9 +21,9 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use panoply_host::isa::Isa;
 use panoply_cpu::{CpuDriver, CpuOptions};
 use panoply_device::Driver;
+use panoply_host::isa::Isa;
 use panoply_ir::kernel::{Kernel, Param};
 use panoply_ir::random::{Case, CaseArg, Options, case};
 use panoply_ir::target::Language;

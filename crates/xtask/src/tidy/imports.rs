@@ -24,7 +24,10 @@ const TABLE: &[(&str, &[&str])] = &[
     ("verify", &["ir", "host", "tensor"]),
     (
         "panoply",
-        &["ir", "macros", "compile", "device", "driver", "host", "routines", "cpu", "runtime", "tensor", "nn", "llm", "mesh", "verify"],
+        &[
+            "ir", "macros", "compile", "device", "driver", "host", "routines", "cpu", "runtime", "tensor", "nn", "llm",
+            "mesh", "verify",
+        ],
     ),
     ("cli", &["panoply"]),
     ("web", &["panoply"]),

@@ -3,9 +3,9 @@
 //! A value is computed into a [`Destination`]: a fresh register, the register of a mutable local, or memory. The last
 //! loop of an expression writes there directly unless something still reads what it would overwrite.
 
+use panoply_host::isa::VecFn;
 use panoply_ir::kernel::{Expr, ExprId, Guard, MemId, Space};
 use panoply_ir::{Alu, DType, Type};
-use panoply_host::isa::VecFn;
 
 use super::state::{LocalValue, MemoryOperand, State, Value};
 use super::uniform::{CastStep, cast_steps, round_after};

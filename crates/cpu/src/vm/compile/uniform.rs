@@ -4,9 +4,9 @@
 //! and values that depend on immutable locals where the innermost of these is declared. Nothing here can fault, so code
 //! may be hoisted above conditions and run where no lane would have executed it.
 
+use panoply_host::isa::VecFn;
 use panoply_ir::kernel::{Access as Use, Builtin, Expr, ExprId, Guard, LocalId, Space};
 use panoply_ir::{Alu, DType, Type};
-use panoply_host::isa::VecFn;
 
 use super::state::{LocalValue, State, Value};
 use super::uniformity::LaneUniformity;

@@ -16,8 +16,8 @@ mod memory;
 use std::ptr;
 
 use super::lane::{Lane, Round};
-use panoply_host::half;
 use super::program::{IndexOp, Instr, Kind, Program, Slot, Src, Target, VectorLoop, known};
+use panoply_host::half;
 
 pub use self::frame::Scratch;
 use self::mask::Lanes;

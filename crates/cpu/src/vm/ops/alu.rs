@@ -2,8 +2,8 @@
 
 use std::marker::PhantomData;
 
-use panoply_ir::{Alu, Math};
 use panoply_host::isa::{Machine, VecFn};
+use panoply_ir::{Alu, Math};
 
 use super::loops::{Binary, Is, Iv, Sv, Ternary, Unary, V, Vs, Vsi, Vss, Vsv, Vv, Vvi, Vvs, Vvv};
 use super::number::{Bits, Float, Number};

@@ -3,9 +3,9 @@
 use std::marker::PhantomData;
 use std::slice;
 
-use panoply_ir::dtype::{integer_to_odd, to_odd};
 use panoply_host::half;
 use panoply_host::isa::{Body, Machine, VecFn};
+use panoply_ir::dtype::{integer_to_odd, to_odd};
 
 use super::loops::{Unary, V};
 use crate::vm::lane::{Lane, Round};

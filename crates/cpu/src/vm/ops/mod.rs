@@ -14,9 +14,9 @@ pub mod pair;
 pub mod quotient;
 pub mod reduce;
 
+use panoply_host::isa::{Isa, Machine, Portable, VecFn};
 use panoply_ir::Alu;
 use panoply_ir::kernel::ReduceOp;
-use panoply_host::isa::{Isa, Machine, Portable, VecFn};
 
 use self::alu::Mode;
 use self::mask::Combine;

@@ -1,8 +1,8 @@
 //! Implementations of the operations of [`Alu`](panoply_ir::Alu) for each Rust type, without branches where the loops
 //! should be vectorized.
 
-use panoply_host::math;
 use panoply_host::isa::Machine;
+use panoply_host::math;
 
 /// Operations of all numbers.
 pub trait Number: Copy + PartialEq + PartialOrd + 'static {

@@ -3,8 +3,8 @@
 
 use std::marker::PhantomData;
 
-use panoply_ir::Alu;
 use panoply_host::isa::{Machine, VecFn};
+use panoply_ir::Alu;
 
 use super::alu::Mode;
 use super::loops::{Binary, Ivs, Ivv, Ternary, Unary, V, Vs, Vsi, Vss, Vsv, Vv, Vvi, Vvs, Vvv};

@@ -6,9 +6,9 @@ use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::slice;
 
-use panoply_ir::kernel::ReduceOp;
 use panoply_host::half;
 use panoply_host::isa::{Body, Machine, VecFn};
+use panoply_ir::kernel::ReduceOp;
 
 use super::number::Number;
 use crate::vm::lane::{Lane, Round};

@@ -4,10 +4,10 @@
 
 use std::sync::Arc;
 
-use panoply_host::pool::Pool;
 use panoply_cpu::vm::exec::Buffer;
-use panoply_host::isa::Isa;
 use panoply_cpu::vm::launch::Compiled;
+use panoply_host::isa::Isa;
+use panoply_host::pool::Pool;
 use panoply_ir::interpret::{self, Arg};
 use panoply_ir::kernel::{Access, Kernel, Param, Space};
 pub use panoply_ir::random::CaseArg;

@@ -1,7 +1,7 @@
 //! Eigenvectors against their defining equations, and known eigenvalues.
 
-use panoply_host::pool::Pool;
 use panoply_host::isa::Isa;
+use panoply_host::pool::Pool;
 use panoply_ir::routine::{Eigh, Routine};
 
 use super::{Float, Numbers, outputs};

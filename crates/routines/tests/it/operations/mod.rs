@@ -5,12 +5,12 @@
 mod eigh;
 mod linalg;
 
-use panoply_host::pool::Pool;
-use panoply_routines::{offers, run};
 use panoply_host::isa::Isa;
+use panoply_host::pool::Pool;
 use panoply_ir::kernel::Access;
 use panoply_ir::routine::{self, Attention, Conv, ConvAxis, Mask, PoolAxis, Routine};
 use panoply_ir::{DType, Element, Scalar, bf16, f16};
+use panoply_routines::{offers, run};
 
 /// A pseudo-random generator with the same numbers on every run.
 struct Numbers(u64);
@@ -102,7 +102,7 @@ fn outputs<T: Float>(pool: &Pool, isa: Isa, routine: &Routine, inputs: &[&[f64]]
     }
     let buffers: Vec<*mut u8> = memory.iter_mut().map(|buffer| buffer.as_mut_ptr().cast()).collect();
     // SAFETY: the buffers have the lengths of the routine and do not overlap; the set is available.
-    unsafe { run(pool, isa, routine, &buffers) }.expect("routines do not fail");
+    unsafe { run(pool, isa, routine, &buffers) };
     let mut written = Vec::new();
     for (operand, buffer) in routine.operands().zip(&memory) {
         let (values, guard) = buffer.split_at(buffer.len() - GUARD);
