@@ -2,10 +2,11 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Instant;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use clap::Args;
-use panoply::llm::{Model, ModelOptions};
+use panoply::llm::{Engine, EngineOptions, EngineStats, Event, Model, ModelOptions, Prompt, Request};
 use panoply::nn::data::npy;
 use panoply::runtime::Backend;
 use panoply::{Error, Result, Tensor};
@@ -29,6 +30,9 @@ pub struct BenchLlmCommand {
     /// Runs, of which the median is reported, after one that is not measured
     #[arg(long, default_value_t = 3, value_name = "N")]
     repeats: usize,
+    /// Also measure this many sequences decoded at once, as the server does
+    #[arg(long, value_name = "N")]
+    streams: Option<usize>,
     /// Write the logits after the prompt, a vector of f32, to a NumPy file
     #[arg(long, value_name = "FILE.npy")]
     save_logits: Option<PathBuf>,
@@ -48,7 +52,8 @@ const BANDWIDTH_SECONDS: f64 = 0.5;
 pub fn run(arguments: &BenchLlmCommand) -> Result<ExitCode> {
     let BenchLlmCommand { prefill, decode, repeats, .. } = *arguments;
     let context = prefill.checked_add(decode).filter(|_| prefill > 0 && decode > 0 && repeats > 0);
-    let context = context.ok_or_else(|| Error::mistake("--prefill, --decode and --repeats must be at least 1"))?;
+    let context = context.filter(|_| arguments.streams != Some(0));
+    let context = context.ok_or_else(|| Error::mistake("--prefill, --decode, --repeats and --streams must be at least 1"))?;
     arguments.threads.apply()?;
     let choice = arguments.device.select()?;
     let device = choice.device();
@@ -56,7 +61,7 @@ pub fn run(arguments: &BenchLlmCommand) -> Result<ExitCode> {
         let gbps = Limits::new(device, BANDWIDTH_SECONDS).gbps()?;
         device.trim_memory();
         let (measured, peak_rss) = rss::growth(|| measure(arguments, context))?;
-        let Measured { load_seconds, weights_per_token, times, logits } = measured;
+        let Measured { load_seconds, weights_per_token, times, logits, stream_rate } = measured;
         if let Some(path) = &arguments.save_logits {
             npy::save(&Tensor::from_slice(&logits, [logits.len()]), path)?;
         }
@@ -74,6 +79,7 @@ pub fn run(arguments: &BenchLlmCommand) -> Result<ExitCode> {
                 "threads": threads, "load_seconds": load_seconds,
                 "prefill_tokens": prefill, "prefill_tokens_per_second": rates[0],
                 "decode_tokens": decode, "decode_tokens_per_second": rates[1],
+                "streams": arguments.streams, "streams_tokens_per_second": stream_rate,
                 "weights_bytes_per_token": weights_per_token, "gb_per_s": gbps, "fraction_of_bandwidth": share,
                 "peak_rss_bytes": peak_rss,
             })));
@@ -85,6 +91,9 @@ pub fn run(arguments: &BenchLlmCommand) -> Result<ExitCode> {
             println!("prefill {prefill:<4}{:>8.1} tokens/s", rates[0]);
             let share = 100.0 * share;
             println!("decode {decode:<5}{:>8.1} tokens/s  {share:.0} % of the bandwidth, {gbps:.1} GB/s", rates[1]);
+            if let (Some(count), Some(rate)) = (arguments.streams, stream_rate) {
+                println!("{count:<3} streams {rate:>8.1} tokens/s  {:.2} times one", rate / rates[1]);
+            }
         }
         Ok(ExitCode::SUCCESS)
     })
@@ -97,16 +106,20 @@ struct Measured {
     times: Vec<[f64; 2]>,
     /// After the prompt.
     logits: Vec<f32>,
+    /// Tokens per second of all sequences that are decoded at once.
+    stream_rate: Option<f64>,
 }
 
 fn measure(arguments: &BenchLlmCommand, context: usize) -> Result<Measured> {
     let started = Instant::now();
     let mut progress = LoadProgress::new("loading");
-    let options = ModelOptions { context_length: Some(context) };
+    // Sequences that are decoded at once begin one after the other, and go on until the last has all its tokens.
+    let of_streams = arguments.streams.map_or(0, |count| (count + 1) * STREAM_PROMPT + arguments.decode);
+    let options = ModelOptions { context_length: Some(context.max(of_streams)) };
     let model = Model::open_with_progress(&arguments.model, &options, &mut |done, all| progress.show(done, all))?;
     drop(progress);
     let load_seconds = started.elapsed().as_secs_f64();
-    let vocab = model.config().vocab;
+    let (vocab, model_weights) = (model.config().vocab, model.weights_per_token());
     let tokens: Vec<u32> = (0..arguments.prefill).map(|n| (n * 7919 % vocab) as u32).collect();
     let (mut times, mut after_prompt) = (Vec::new(), Vec::new());
     for _ in 0..=arguments.repeats {
@@ -122,5 +135,47 @@ fn measure(arguments: &BenchLlmCommand, context: usize) -> Result<Measured> {
         times.push([prefill, started.elapsed().as_secs_f64() - prefill]);
     }
     times.remove(0);
-    Ok(Measured { load_seconds, weights_per_token: model.weights_per_token(), times, logits: after_prompt })
+    let (model, weights_per_token) = (Arc::new(model), model_weights);
+    let stream_rate = arguments.streams.map(|count| measure_streams(&model, count, arguments.decode)).transpose()?;
+    Ok(Measured { load_seconds, weights_per_token, times, logits: after_prompt, stream_rate })
+}
+
+/// Tokens of the prompt of each of several sequences.
+const STREAM_PROMPT: usize = 16;
+
+/// Decodes sequences at once until each has `decode` tokens; returns the tokens per second of all while all are decoded.
+fn measure_streams(model: &Arc<Model>, count: usize, decode: usize) -> Result<f64> {
+    let vocab = model.config().vocab as u32;
+    let engine = Engine::start(model.clone(), EngineOptions { max_concurrent: count, max_queue: 0 })?;
+    while !engine.stats().is_warm {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let submit = |number: usize| {
+        let prompt: Vec<u32> = (0..STREAM_PROMPT as u32).map(|n| (n * 7919 + number as u32) % vocab).collect();
+        let mut request = Request::new("");
+        // Every token is an event of its own, and no token ends a sequence.
+        (request.prompt, request.logprobs, request.sampling.temperature) = (Prompt::Tokens(&prompt), Some(0), 0.0);
+        request.max_tokens = Some(STREAM_PROMPT * count + decode);
+        let ends = (0..vocab).filter(|token| model.tokenizer().is_end(*token));
+        request.logit_bias = ends.map(|token| (token, f32::NEG_INFINITY)).collect();
+        engine.generate(&request).map_err(|error| Error::mistake(error.to_string()))
+    };
+    let mut streams = (0..count).map(submit).collect::<Result<Vec<_>>>()?;
+    for stream in &mut streams {
+        next_token(stream)?;
+    }
+    let (started, EngineStats { completion_tokens: before, .. }) = (Instant::now(), engine.stats());
+    for _ in 0..decode {
+        next_token(&mut streams[count - 1])?;
+    }
+    Ok((engine.stats().completion_tokens - before) as f64 / started.elapsed().as_secs_f64())
+}
+
+/// Waits for the next token of a sequence.
+fn next_token(stream: &mut panoply::llm::EventStream) -> Result<()> {
+    match stream.next() {
+        Some(Event::Text { .. }) => Ok(()),
+        Some(Event::Failed(error)) => Err(error),
+        Some(Event::Finished(_)) | None => Err(Error::mistake("a sequence ended before its last token")),
+    }
 }

@@ -79,12 +79,12 @@ fn a_quantized_model_runs() {
 fn bench_llm_reports_rates_and_threads() {
     let model = fixture("tiny-Q4_0.gguf");
     let arguments = ["bench", "llm", &model, "--prefill", "20", "--decode", "4", "--repeats", "1", "--json"];
-    let document = json(&[&arguments[..], &["--threads", "1"]].concat());
+    let document = json(&[&arguments[..], &["--threads", "1", "--streams", "2"]].concat());
     assert_eq!(
         (&document["threads"], &document["prefill_tokens"], &document["decode_tokens"]),
         (&1.into(), &20.into(), &4.into())
     );
-    for rate in ["prefill_tokens_per_second", "decode_tokens_per_second", "fraction_of_bandwidth", "load_seconds"] {
+    for rate in ["prefill_tokens_per_second", "decode_tokens_per_second", "fraction_of_bandwidth", "load_seconds", "streams_tokens_per_second"] {
         assert!(document[rate].as_f64().unwrap() > 0.0, "{rate}: {document}");
     }
     let output = panoply(&["bench", "llm", &model]);
