@@ -22,8 +22,8 @@ fn categorical_columns_are_trained_and_predicted() {
     let train = ["train", "ship.csv", "--drop-columns", "name"];
     let report = dir.json(&[&train[..], &["--label", "saved", "--epochs", "12"]].concat());
     assert!(report["accuracy"].as_f64().unwrap() > 0.95, "{report}");
-    let said = text(&dir.run(&["train", "--resume", "runs/ship-1", "--epochs", "13"]).stderr);
-    assert!(said.contains("target saved with 2 classes, categorical columns class, sex; mlp"), "{said}");
+    let stderr = text(&dir.run(&["train", "--resume", "runs/ship-1", "--epochs", "13"]).stderr);
+    assert!(stderr.contains("target saved with 2 classes, categorical columns class, sex; mlp"), "{stderr}");
     // Columns in another order, and without those that are not needed.
     dir.write("more.csv", "class,age,sex\nthird,40,female\nfirst,40,female\nfirst,5,male\nsecond,40,male\n");
     let judged = dir.json(&["predict", "runs/ship-1", "more.csv"]);
@@ -34,8 +34,8 @@ fn categorical_columns_are_trained_and_predicted() {
     // As scikit-learn's OneHotEncoder(handle_unknown="ignore") does.
     let judged = dir.run(&["predict", "runs/ship-1", "crew.csv"]);
     assert_eq!((judged.status.success(), text(&judged.stdout).lines().count()), (true, 2));
-    let said = text(&judged.stderr);
-    assert!(said.contains("crew.csv: class: 1 of 2 cells have categories unknown to the network (crew)"), "{said}");
+    let stderr = text(&judged.stderr);
+    assert!(stderr.contains("crew.csv: class: 1 of 2 cells have categories unknown to the network (crew)"), "{stderr}");
     // A categorical column can be the target; so can a number that depends on categories.
     let report = dir.json(&[&train[..], &["--label", "sex", "--epochs", "1"]].concat());
     assert_eq!(report["r2"], serde_json::Value::Null);

@@ -222,8 +222,8 @@ const OPTIONS: &[(&str, &[&str])] = &[
 #[test]
 fn every_option_changes_the_result() {
     let dir = TempDir::new("explain-options");
-    let said = dir.refused(&["explain", "no_such(x)", "--verbose"]);
-    let (_, operations) = said.split_once("one of ").unwrap();
+    let stderr = dir.refused(&["explain", "no_such(x)", "--verbose"]);
+    let (_, operations) = stderr.split_once("one of ").unwrap();
     let stages = |expression: &str| -> Result<Value, String> {
         let arguments = ["explain", expression, "--target", "cuda", "--json"];
         let output = Command::new(env!("CARGO_BIN_EXE_panoply")).args(arguments).output().unwrap();
@@ -235,8 +235,8 @@ fn every_option_changes_the_result() {
             .ok_or_else(|| crate::support::temp_dir::text(&output.stderr))
     };
     for operation in operations.split(',').map(str::trim) {
-        let said = dir.refused(&["explain", &format!("{operation}(no_such=1)")]);
-        let (_, signature) = said.trim().rsplit_once("it takes (").unwrap();
+        let stderr = dir.refused(&["explain", &format!("{operation}(no_such=1)")]);
+        let (_, signature) = stderr.trim().rsplit_once("it takes (").unwrap();
         let parts = signature.trim_end_matches(')').split(", ").filter_map(|part| part.split_once(" = "));
         let plain = format!("{operation}(x)");
         for option in parts.map(|(option, _)| option) {
@@ -306,8 +306,8 @@ fn of_the_library() -> Vec<String> {
 #[test]
 fn every_library_operation_has_a_row() {
     let dir = TempDir::new("explain-rows");
-    let said = dir.refused(&["explain", "no_such(x)", "--verbose"]);
-    let (_, list) = said.split_once("one of ").unwrap();
+    let stderr = dir.refused(&["explain", "no_such(x)", "--verbose"]);
+    let (_, list) = stderr.split_once("one of ").unwrap();
     let rows: Vec<&str> = list.split(',').map(str::trim).collect();
     // Some names have the number of axes as a suffix, which is a const generic parameter in the library.
     let is_row = |name: &str| rows.iter().any(|row| *row == name || row.strip_suffix("2d") == Some(name));
@@ -485,8 +485,8 @@ fn expression_is_compiled_for_every_target() {
         .args(["explain", "cast(x, f64) + 1", "--target", "metal"])
         .output()
         .unwrap();
-    let said = crate::support::temp_dir::text(&output.stderr);
-    assert!(!output.status.success() && said.contains("needs f64, which metal:minimum does not have"), "{said}");
+    let stderr = crate::support::temp_dir::text(&output.stderr);
+    assert!(!output.status.success() && stderr.contains("needs f64, which metal:minimum does not have"), "{stderr}");
     // Built-in kernels pass through the same stages, starting from Rust.
     let shipped = explained(&["saxpy", "--target", "metal"]);
     assert_eq!(titles(&shipped)[0], "saxpy: Rust");
@@ -535,8 +535,8 @@ fn invalid_targets_are_rejected_with_the_valid_ones() {
         ("rocm:mi300", "a rocm model is an architecture, such as rocm:gfx90a"),
         ("metal:m4", "only cuda and rocm have models"),
     ] {
-        let said = refused(&["explain", "relu(x)", "--target", target]);
-        assert!(said.contains(&format!("--target {target}")) && said.contains(part), "{target}: {said}");
+        let stderr = refused(&["explain", "relu(x)", "--target", target]);
+        assert!(stderr.contains(&format!("--target {target}")) && stderr.contains(part), "{target}: {stderr}");
     }
     let both = refused(&["explain", "relu(x)", "--target", "cuda", "--device", "cpu"]);
     assert!(both.contains("cannot be used with"), "{both}");

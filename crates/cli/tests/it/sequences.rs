@@ -43,12 +43,12 @@ fn sequences_are_trained_and_predicted() {
         assert!(report["accuracy"].as_f64().unwrap() > least, "{model}: {report}");
     }
     let plain = dir.run(&[&train[..], &["--epochs", "1", "--hidden-sizes", "4"]].concat());
-    let said = text(&plain.stderr);
+    let stderr = text(&plain.stderr);
     assert!(
-        said.contains(
+        stderr.contains(
             "320 training and 80 validation examples, target direction with 2 classes, sequences of up to 9 rows; lstm"
         ),
-        "{said}"
+        "{stderr}"
     );
     dir.json(&["train", "--resume", "runs/walks-1", "--epochs", "21"]);
 

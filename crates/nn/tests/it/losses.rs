@@ -119,8 +119,8 @@ fn balanced_weights_agree_with_scikit_learn() {
             "unknown variant `ctc`, expected one of `cross_entropy`, `bce_with_logits`, `kl_div`, `mse`, `l1`, `huber`",
         ),
     ] {
-        let (_, said) = read(&text.replace("class_weights = \"balanced\"", loss)).unwrap_err();
-        assert!(said.contains(what), "{loss}: {said}");
+        let (_, message) = read(&text.replace("class_weights = \"balanced\"", loss)).unwrap_err();
+        assert!(message.contains(what), "{loss}: {message}");
     }
 }
 

@@ -29,7 +29,7 @@ const ARCHITECTURES: [(&str, u32); 6] =
 
 fn clang() -> bool {
     let answers =
-        |program: &str| Command::new(program).arg("--version").output().is_ok_and(|said| said.status.success());
+        |program: &str| Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success());
     let here = answers("clang-19") && answers("ld.lld-19");
     if !here {
         eprintln!(

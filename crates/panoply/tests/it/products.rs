@@ -275,23 +275,23 @@ fn a_network_trains_through_cublaslt() {
 
 #[test]
 fn cublaslt_failures_are_reported_once_and_fall_back_to_kernels() {
-    let said = run("a product fails", &[]);
+    let output = run("a product fails", &[]);
     let line = "panoply: cuda:0: cuBLASLt 12.4 (";
-    let lines: Vec<&str> = said.lines().filter(|said| said.starts_with(line)).collect();
-    assert_eq!(lines.len(), 1, "{said}");
+    let lines: Vec<&str> = output.lines().filter(|text| text.starts_with(line)).collect();
+    assert_eq!(lines.len(), 1, "{output}");
     assert!(
         lines[0].ends_with(
             "): f32 1×5×3×7: CUBLAS_STATUS_INTERNAL_ERROR (14); update the CUDA toolkit or report this; using kernels instead \
              from now on"
         ),
-        "{said}"
+        "{output}"
     );
-    let said = run("a replay fails", &[]);
-    assert_eq!(said.matches("CUBLAS_STATUS_INTERNAL_ERROR (14)").count(), 2, "{said}");
-    let said = run("the library does not start", &[]);
-    assert_eq!(said.matches("initializing: CUBLAS_STATUS_NOT_INITIALIZED (1)").count(), 1, "{said}");
-    let said = run("the heuristic fails", &[]);
-    assert_eq!(said.matches("CUBLAS_STATUS_INTERNAL_ERROR (14)").count(), 1, "{said}");
+    let output = run("a replay fails", &[]);
+    assert_eq!(output.matches("CUBLAS_STATUS_INTERNAL_ERROR (14)").count(), 2, "{output}");
+    let output = run("the library does not start", &[]);
+    assert_eq!(output.matches("initializing: CUBLAS_STATUS_NOT_INITIALIZED (1)").count(), 1, "{output}");
+    let output = run("the heuristic fails", &[]);
+    assert_eq!(output.matches("CUBLAS_STATUS_INTERNAL_ERROR (14)").count(), 1, "{output}");
 }
 
 fn a_product_fails() {
@@ -582,9 +582,9 @@ fn no_kernels() {
 
 #[test]
 fn rocblas_failures_fall_back_to_kernels() {
-    let said = run("rocm, a product fails", &[]);
-    let told = said.contains(": f32 1×5×3×7: rocblas_status_internal_error (6); update ROCm");
-    assert!(told || said.contains("SKIPPED"), "{said}");
+    let output = run("rocm, a product fails", &[]);
+    let told = output.contains(": f32 1×5×3×7: rocblas_status_internal_error (6); update ROCm");
+    assert!(told || output.contains("SKIPPED"), "{output}");
 }
 
 fn rocm_fails() {

@@ -26,7 +26,7 @@ const SEED: u64 = 0x5eed;
 
 fn tools() -> bool {
     let answers =
-        |program: &str| Command::new(program).arg("--version").output().is_ok_and(|said| said.status.success());
+        |program: &str| Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success());
     let here = answers("spirv-as") && answers("spirv-val");
     if !here {
         eprintln!("SKIPPED: SPIR-V validation: spirv-tools is not installed; `cargo xtask install` installs it");

@@ -73,9 +73,12 @@ fn an_unreported_mistake_is_logged_once() {
     let [passed_on, "kept", one, two, left, "in a pending node"] = lines[..] else { panic!("{log}") };
     let number = |line: &str| line.rsplit([' ', ':']).next().unwrap().parse::<u32>().unwrap();
     let product = "panoply: a mistake was never reported: matmul: inner dimensions 3 and 4 differ; ";
-    for (said, logged) in [(passed_on, one), (two, left)] {
+    for (reported, logged) in [(passed_on, one), (two, left)] {
         assert!(logged.starts_with(product) && logged.contains("f32[2, 3]"), "the log lacks the operands: {log}");
-        assert!(logged.ends_with(&format!("{}:{}", file!(), number(said))), "the log lacks the caller's line: {log}");
+        assert!(
+            logged.ends_with(&format!("{}:{}", file!(), number(reported))),
+            "the log lacks the caller's line: {log}"
+        );
     }
 }
 
