@@ -453,8 +453,8 @@ impl<R: UpdateRule> Optimizer<R> {
         match &self.grad_scaler {
             None => loss.gradients(&wanted),
             Some(scale) => {
-                let flows = (loss * scale.scale).gradients(&wanted)?;
-                Ok(flows.into_iter().map(|flow| flow * (1.0 / scale.scale)).collect())
+                let gradients = (loss * scale.scale).gradients(&wanted)?;
+                Ok(gradients.into_iter().map(|gradient| gradient * (1.0 / scale.scale)).collect())
             }
         }
     }

@@ -242,7 +242,7 @@ fn attended([q, k, v]: [&Tensor; 3], mask: Option<&Tensor>, rule: Rule) -> [Tens
         None => CompositeOp {
             name: "attention",
             body: |[q, k, v], rule: &Rule| body([q, k, v], None, *rule),
-            gradient: Some(|[q, k, v], y, g, rule| flows([q, k, v], None, y, g, *rule).map(Some)),
+            gradient: Some(|[q, k, v], y, g, rule| backward([q, k, v], None, y, g, *rule).map(Some)),
             routine: |[q, k, v], rule| routine([q, k, v], None, *rule).map(Routine::Attention),
         }
         .apply_batched([q, k, v], rule),
@@ -250,7 +250,7 @@ fn attended([q, k, v]: [&Tensor; 3], mask: Option<&Tensor>, rule: Rule) -> [Tens
             name: "attention",
             body: |[q, k, v, mask], rule: &Rule| body([q, k, v], Some(mask), *rule),
             gradient: Some(|[q, k, v, mask], y, g, rule| {
-                let [to_q, to_k, to_v] = flows([q, k, v], Some(mask), y, g, *rule).map(Some);
+                let [to_q, to_k, to_v] = backward([q, k, v], Some(mask), y, g, *rule).map(Some);
                 [to_q, to_k, to_v, mask.dtype().is_float().then(|| grad_mask([q, k, v], mask, g, *rule))]
             }),
             routine: |[q, k, v, mask], rule| routine([q, k, v], Some(mask), *rule).map(Routine::Attention),
@@ -261,7 +261,7 @@ fn attended([q, k, v]: [&Tensor; 3], mask: Option<&Tensor>, rule: Rule) -> [Tens
 
 /// Returns the gradients of queries, keys and values given the cotangent `g` of the output `y`.
 #[track_caller]
-fn flows([q, k, v]: [&Tensor; 3], mask: Option<&Tensor>, y: &Tensor, g: &Tensor, rule: Rule) -> [Tensor; 3] {
+fn backward([q, k, v]: [&Tensor; 3], mask: Option<&Tensor>, y: &Tensor, g: &Tensor, rule: Rule) -> [Tensor; 3] {
     // Routines read the forward results; bodies recompute the attention weights, which common subexpression
     // elimination merges with the forward pass.
     fn body([q, k, v, g]: [&Tensor; 4], mask: Option<&Tensor>, rule: Rule) -> [Tensor; 3] {

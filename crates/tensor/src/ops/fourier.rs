@@ -281,7 +281,7 @@ fn gradient(
     &(kind, length, behind, scale): &Rule,
 ) -> [Option<Tensor>; 2] {
     let place = x.0.shape.ndim() - 1 - behind;
-    let flow = match kind {
+    let grad = match kind {
         FourierKind::Forward => g.fourier(FourierKind::Backward, place, length, scale),
         FourierKind::Backward => g.fourier(FourierKind::Forward, place, length, scale),
         FourierKind::RealToComplex => {
@@ -291,7 +291,7 @@ fn gradient(
             g.fourier(FourierKind::RealToComplex, place, length, scale).weighted(place, length, 2.0)
         }
     };
-    [Some(flow), None]
+    [Some(grad), None]
 }
 
 fn routine([x, _]: [&Tensor; 2], &(kind, length, behind, scale): &Rule) -> Option<Routine> {
