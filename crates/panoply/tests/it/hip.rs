@@ -4,7 +4,7 @@
 //! The register counts and spills that clang reports are in `docs/measured/hip.md`; `UPDATE_GOLDEN=1` rewrites it. The
 //! runtime compiler runs in a child process, so that one that ends its process is a failure with a log.
 
-use crate::steps;
+use crate::training_steps;
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -240,7 +240,7 @@ fn builtin_kernels_agree() {
 #[test]
 fn a_network_trains_as_on_the_cpu() {
     let Some(device) = rocm() else { return };
-    steps::agree(&device);
+    training_steps::agree(&device);
 }
 
 /// Returns bit patterns of all classes of floats: denormals, the smallest and largest numbers, infinities and NaN.

@@ -4,7 +4,7 @@
 //! Call counters and injected failures of the libraries are global to a process, so each job runs in a separate
 //! process: the test binary again, with `child` as its only test.
 
-mod bias;
+mod bias_epilogue;
 mod hipblaslt;
 mod tf32;
 mod two_queues;
@@ -20,7 +20,7 @@ use panoply_driver::{CudaDriver, HipDriver};
 use panoply_driver_sim::{Control, library};
 use panoply_ir::routine::{Gemm, Layout, Routine};
 
-use crate::steps;
+use crate::training_steps;
 use two_queues::two_queues;
 
 const CHILD: &str = "PANOPLY_TEST_PRODUCTS";
@@ -31,7 +31,7 @@ const JOBS: &[(&str, fn())] = &[
     ("cuda, before Ampere", before_ampere),
     ("cuda, TF32", tf32::asked),
     ("cuda, no TF32", tf32::absent),
-    ("cuda, bias", || bias::added(&bias::cublaslt())),
+    ("cuda, bias", || bias_epilogue::added(&bias_epilogue::cublaslt())),
     ("cuda trains", trains),
     ("a product fails", a_product_fails),
     ("a replay fails", a_replay_fails),
@@ -51,7 +51,7 @@ const JOBS: &[(&str, fn())] = &[
     ("hipBLASLt agrees", || executed(hipblaslt::agrees)),
     ("hipBLASLt, halves of gfx90a", || executed(hipblaslt::halves_of_gfx90a)),
     ("hipBLASLt alone", || executed(hipblaslt::alone)),
-    ("hipBLASLt, bias", || executed(|| bias::added(&hipblaslt::with_bias()))),
+    ("hipBLASLt, bias", || executed(|| bias_epilogue::added(&hipblaslt::with_bias()))),
     ("hipBLASLt is not found", || executed(hipblaslt::not_found)),
     ("hipBLASLt, a product fails", || executed(hipblaslt::a_product_fails)),
     ("hipBLASLt does not start", || executed(hipblaslt::does_not_start)),
@@ -232,7 +232,7 @@ fn agrees(device: &Device, function: &str, dtypes: &[DType]) {
 /// Trains networks that consist mostly of products; from the second step on, recorded command buffers are replayed.
 fn trains() {
     let before = panoply::plan_cache_stats().replays;
-    steps::agree(&cuda(library()));
+    training_steps::agree(&cuda(library()));
     assert!(panoply::plan_cache_stats().replays > before + 10, "steps are replayed");
     let (calls, graphs) = (Control::open().calls(CUBLASLT), Control::open().calls("cuGraphLaunch"));
     // Two products forward and three backward, in each of twenty steps of two networks.

@@ -1,8 +1,8 @@
 //! SPIR-V of every built-in kernel and of random kernels: Khronos' tools validate it and assemble it to the same words
 //! as our assembler, and Intel's OpenCL runtime for CPUs executes it.
 
-use crate::halves;
-use crate::steps;
+use crate::f16_conversion;
+use crate::training_steps;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -144,7 +144,7 @@ fn device() -> Option<Device> {
 #[test]
 fn a_network_trains_as_on_the_cpu() {
     let Some(device) = device() else { return };
-    steps::agree(&device);
+    training_steps::agree(&device);
 }
 
 /// Returns the same device without native f16 support.
@@ -173,5 +173,5 @@ fn builtin_kernels_agree() {
 
 #[test]
 fn every_f16_is_converted_exactly() {
-    device().iter().chain(&without_f16()).for_each(halves::convert);
+    device().iter().chain(&without_f16()).for_each(f16_conversion::convert);
 }

@@ -7,7 +7,7 @@ use panoply::{DType, Device};
 use panoply_driver::HipDriver;
 use panoply_driver_sim::{Control, library};
 
-use crate::products::bias::Subject;
+use crate::products::bias_epilogue::Subject;
 use crate::products::{CASES, ROCBLAS, agree, amd, computed, run};
 
 const HIPBLASLT: &str = "hipblasLtMatmul";
