@@ -4,11 +4,12 @@ use panoply::DType::F32;
 use panoply::FftNorm::Backward;
 use panoply::Reduction::{self, Mean};
 use panoply::{
-    AlignCorners, AttentionOptions, BceOptions, ConvOptions, ConvTransposeOptions, CrossEntropyOptions, DType, FftNorm,
-    FftOptions, InterpolateMode, Operand, Result, RopeOptions, RopeStyle, ScatterReduce, Side, SortOrder, Tensor,
-    Triangle, Window,
+    AlignCorners, AttentionOptions, BceOptions, ConvOptions, ConvTransposeOptions, CrossEntropyOptions, DType, Error,
+    FftNorm, FftOptions, InterpolateMode, Operand, Result, RopeOptions, RopeStyle, ScatterReduce, Side, SortOrder,
+    Tensor, Triangle, Window,
 };
 
+use super::value::ResizeMode::{self, Nearest};
 use super::value::{Argument, AxesArg, CallArgs, Operation, Parameter, Value};
 
 const ALL: AxesArg = AxesArg(None);
@@ -178,9 +179,7 @@ pub const OPERATIONS: &[Operation] = operations! {
         x.max_pool(&Window { kernel_size, stride: stride.unwrap_or(kernel_size), padding, dilation });
     max_pool2d(x: Tensor, kernel_size: [usize; 2], stride: Option<[usize; 2]> = None, padding: [usize; 2] = [0, 0], dilation: [usize; 2] = [1, 1]) =>
         x.max_pool(&Window { kernel_size, stride: stride.unwrap_or(kernel_size), padding, dilation });
-    interpolate_linear2d(x: Tensor, size: [usize; 2], align_corners: bool = false) =>
-        x.interpolate(size, InterpolateMode::Linear(if align_corners { AlignCorners::Yes } else { AlignCorners::No }));
-    interpolate_nearest2d(x: Tensor, size: [usize; 2]) => x.interpolate(size, InterpolateMode::Nearest);
+    interpolate2d(x: Tensor, size: [usize; 2], mode: ResizeMode = Nearest, align_corners: bool = false) => interpolate2d(&x, size, mode, align_corners);
     rope(x: Tensor, positions: Tensor, base: f64 = 10000.0, interleaved: bool = false) =>
         x.rope(&positions, &RopeOptions { base, style: if interleaved { RopeStyle::Interleaved } else { RopeStyle::RotateHalf } });
     pinv(x: Tensor, rtol: Option<f64> = None) => x.pinv(rtol);
@@ -222,4 +221,17 @@ fn order(descending: bool) -> SortOrder {
 
 fn put(add: bool) -> ScatterReduce {
     if add { ScatterReduce::Add } else { ScatterReduce::Assign }
+}
+
+fn interpolate2d(x: &Tensor, size: [usize; 2], mode: ResizeMode, align_corners: bool) -> Tensor {
+    let mode = match (mode, align_corners) {
+        (ResizeMode::Nearest, false) => InterpolateMode::Nearest,
+        (ResizeMode::Bilinear, false) => InterpolateMode::Linear(AlignCorners::No),
+        (ResizeMode::Bilinear, true) => InterpolateMode::Linear(AlignCorners::Yes),
+        (ResizeMode::Nearest, true) => {
+            let message = "interpolate2d: align_corners applies to mode=\"bilinear\" only";
+            return Tensor::from_mistake(Error::mistake(message));
+        }
+    };
+    x.interpolate(size, mode)
 }
