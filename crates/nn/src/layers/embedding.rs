@@ -29,10 +29,10 @@ impl Layer for Embedding {
 
 module!(Embedding { weight });
 
-/// Returns the sinusoidal encoding of positions 0 .. length, `[length, width]`, sines and cosines interleaved; `width` is even. [Vaswani et
+/// Returns the sinusoidal encoding of positions 0 .. length, `[length, d_model]`, sines and cosines interleaved; `d_model` is even. [Vaswani et
 /// al. 2017]
-pub fn sinusoidal_positional_encoding(length: usize, width: usize) -> Tensor {
-    sinusoids(&Tensor::arange(length), width)
+pub fn sinusoidal_positional_encoding(length: usize, d_model: usize) -> Tensor {
+    sinusoids(&Tensor::arange(length), d_model)
 }
 
 fn sinusoids(positions: &Tensor, width: usize) -> Tensor {

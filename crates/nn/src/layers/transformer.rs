@@ -32,8 +32,8 @@ pub struct FeedForward {
 
 impl FeedForward {
     /// Creates a feed-forward network between these widths, with GELU.
-    pub fn new(width: usize, inner: usize, rng: &mut Rng) -> FeedForward {
-        let (up, down) = (Linear::new(width, inner, rng), Linear::new(inner, width, rng));
+    pub fn new(d_model: usize, dim_feedforward: usize, rng: &mut Rng) -> FeedForward {
+        let (up, down) = (Linear::new(d_model, dim_feedforward, rng), Linear::new(dim_feedforward, d_model, rng));
         FeedForward { up, down, activation: Activation::Gelu }
     }
 }

@@ -71,26 +71,26 @@ impl Tensor {
         })
     }
 
-    /// Returns means over the last N axes of floats, divided into `sizes` parts. If a length is not a multiple of its
+    /// Returns means over the last N axes of floats, divided into `output_size` parts. If a length is not a multiple of its
     /// size, the parts overlap, as in PyTorch.
     #[doc(alias = "adaptive_avg_pool1d")]
     #[doc(alias = "adaptive_avg_pool2d")]
     #[doc(alias = "adaptive_avg_pool3d")]
     #[track_caller]
-    pub fn adaptive_avg_pool<const N: usize>(&self, sizes: [usize; N]) -> Tensor {
+    pub fn adaptive_avg_pool<const N: usize>(&self, output_size: [usize; N]) -> Tensor {
         if let Err(mistake) = self.has_fractions("adaptive_avg_pool") {
             return mistake;
         }
-        self.in_f32(|x| x.adaptive_pool(sizes, ReduceOp::Sum))
+        self.in_f32(|x| x.adaptive_pool(output_size, ReduceOp::Sum))
     }
 
-    /// Returns maxima over the last N axes, divided into `sizes` parts; see [`Tensor::adaptive_avg_pool`].
+    /// Returns maxima over the last N axes, divided into `output_size` parts; see [`Tensor::adaptive_avg_pool`].
     #[doc(alias = "adaptive_max_pool1d")]
     #[doc(alias = "adaptive_max_pool2d")]
     #[doc(alias = "adaptive_max_pool3d")]
     #[track_caller]
-    pub fn adaptive_max_pool<const N: usize>(&self, sizes: [usize; N]) -> Tensor {
-        self.adaptive_pool(sizes, ReduceOp::Max)
+    pub fn adaptive_max_pool<const N: usize>(&self, output_size: [usize; N]) -> Tensor {
+        self.adaptive_pool(output_size, ReduceOp::Max)
     }
 
     #[track_caller]

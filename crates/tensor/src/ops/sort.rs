@@ -53,10 +53,10 @@ impl Tensor {
         self.sorted("argsort", axis, order, None).1
     }
 
-    /// Returns the `count` largest elements along an axis in descending order, and their positions.
+    /// Returns the `k` largest elements along an axis in descending order, and their positions.
     #[track_caller]
-    pub fn topk(&self, count: usize, axis: isize) -> ValuesWithIndices {
-        let (values, indices) = self.sorted("topk", axis, SortOrder::Descending, Some(count));
+    pub fn topk(&self, k: usize, axis: isize) -> ValuesWithIndices {
+        let (values, indices) = self.sorted("topk", axis, SortOrder::Descending, Some(k));
         ValuesWithIndices { values, indices }
     }
 

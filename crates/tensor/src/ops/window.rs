@@ -27,8 +27,8 @@ pub struct Window<const N: usize> {
 
 impl<const N: usize> Window<N> {
     /// Creates windows with stride 1 and dilation 1, without padding.
-    pub fn new(size: [usize; N]) -> Window<N> {
-        Window { kernel_size: size, stride: [1; N], padding: [0; N], dilation: [1; N] }
+    pub fn new(kernel_size: [usize; N]) -> Window<N> {
+        Window { kernel_size, stride: [1; N], padding: [0; N], dilation: [1; N] }
     }
 
     /// Returns the windows of an input that is padded already.
