@@ -73,7 +73,7 @@ const SAME: &[(&str, &str)] = &[
     ("x >= 2", "ge(x, 2)"),
     ("x == y", "eq(x, y)"),
     ("x != y", "x.ne(y)"),
-    ("clamp(x, -1, high=2 ** 3)", "x.clamp(low=-1, high=8)"),
+    ("clamp(x, -1, max=2 ** 3)", "x.clamp(min=-1, max=8)"),
     ("2 * -x ** 2", "2 * -(x.square())"),
     ("x ** y ** 2", "x.pow(y.pow(2))"),
     ("x % 3", "(x) % (3)"),

@@ -115,15 +115,15 @@ impl LayerSpec {
             LayerSpec::PositionalEncoding {} => Box::new(PositionalEncoding),
             LayerSpec::Narrow { start, length } => Box::new(Narrow { start: *start, length: *length }),
             LayerSpec::TransformerEncoderLayer(block) => {
-                let encoder = TransformerEncoderLayer::new(block.shape(last), rng);
+                let encoder = TransformerEncoderLayer::new(block.config(last), rng);
                 Box::new(encoder.activation(block.activation).epsilon(block.epsilon))
             }
             LayerSpec::TransformerDecoder(decoder) => {
                 let (layers, source) = (all(&decoder.target, input, rng), all(&decoder.memory, input, rng));
                 let block = decoder.block();
-                let shape = block.shape(self.output(input).expect("sizes have been checked")[1]);
+                let config = block.config(self.output(input).expect("sizes have been checked")[1]);
                 let built =
-                    || TransformerDecoderLayer::new(shape, rng).activation(block.activation).epsilon(block.epsilon);
+                    || TransformerDecoderLayer::new(config, rng).activation(block.activation).epsilon(block.epsilon);
                 Box::new(TransformerDecoder {
                     target: layers,
                     memory: source,
@@ -201,7 +201,7 @@ impl PoolSpec {
 }
 
 impl TransformerEncoderSpec {
-    fn shape(&self, width: usize) -> TransformerConfig {
+    fn config(&self, width: usize) -> TransformerConfig {
         let TransformerEncoderSpec {
             num_heads: heads,
             dim_feedforward: inner,
