@@ -110,9 +110,9 @@ impl<S: CallAttrs + Clone + Send + Sync + 'static, const N: usize, const M: usiz
             };
             Box::new(again) as BatchedBody
         };
-        let run = |stand_ins: &[Tensor]| {
-            let stand_ins = std::array::from_fn(|n| &stand_ins[n]);
-            let (outputs, routine) = (body(stand_ins, &settings).into(), routine(stand_ins, &settings));
+        let run = |placeholders: &[Tensor]| {
+            let placeholders = std::array::from_fn(|n| &placeholders[n]);
+            let (outputs, routine) = (body(placeholders, &settings).into(), routine(placeholders, &settings));
             TraceResult { outputs, routine, batched_body: in_batches.then(again) }
         };
         let rule = gradient.map(|gradient| rule(gradient, &settings));
@@ -189,7 +189,7 @@ impl Tensor {
         settings: S,
         body: fn([&Tensor; N], &S) -> Tensor,
     ) -> Tensor {
-        let run = |stand_ins: &[Tensor]| vec![body(std::array::from_fn(|n| &stand_ins[n]), &settings)].into();
+        let run = |placeholders: &[Tensor]| vec![body(std::array::from_fn(|n| &placeholders[n]), &settings)].into();
         match TracedBody::of(name, (body as usize, None), &settings, &inputs, run, None) {
             Ok(body) => body.apply(&inputs, 0),
             Err(mistake) => mistake,
@@ -208,7 +208,7 @@ impl Tensor {
         body: fn([&Tensor; N], &S) -> Tensor,
         gradient: VjpFn<S, N>,
     ) -> Tensor {
-        let run = |stand_ins: &[Tensor]| vec![body(std::array::from_fn(|n| &stand_ins[n]), &settings)].into();
+        let run = |placeholders: &[Tensor]| vec![body(std::array::from_fn(|n| &placeholders[n]), &settings)].into();
         let rule = rule(gradient, &settings);
         match TracedBody::of(name, (body as usize, Some(gradient as usize)), &settings, &inputs, run, Some(rule)) {
             Ok(body) => body.apply(&inputs, 0),
@@ -236,7 +236,8 @@ impl Tensor {
         settings: S,
         body: fn([&Tensor; N], &S) -> [Tensor; M],
     ) -> [Tensor; M] {
-        let run = |stand_ins: &[Tensor]| Vec::from(body(std::array::from_fn(|n| &stand_ins[n]), &settings)).into();
+        let run =
+            |placeholders: &[Tensor]| Vec::from(body(std::array::from_fn(|n| &placeholders[n]), &settings)).into();
         match TracedBody::of(name, (body as usize, None), &settings, &inputs, run, None) {
             Ok(body) => std::array::from_fn(|output| body.apply(&inputs, output as u32)),
             Err(mistake) => std::array::from_fn(|_| mistake.clone()),
@@ -252,7 +253,7 @@ impl Tensor {
         body: fn(&[Tensor], &S) -> Tensor,
         gradient: fn(&[Tensor], &Tensor, &S) -> Vec<Option<Tensor>>,
     ) -> Tensor {
-        let run = |stand_ins: &[Tensor]| vec![body(stand_ins, &settings)].into();
+        let run = |placeholders: &[Tensor]| vec![body(placeholders, &settings)].into();
         let (known, own) = (settings.clone(), inputs.len());
         let rule: CustomVjp = Box::new(move |inputs, _, g| gradient(&inputs[..own], g, &known));
         match TracedBody::of(name, (body as usize, Some(gradient as usize)), &settings, inputs, run, Some(rule)) {
@@ -272,7 +273,7 @@ impl Tensor {
         settings: S,
         body: fn(&[Tensor], &S) -> Vec<Tensor>,
     ) -> Result<Vec<Tensor>> {
-        let run = |stand_ins: &[Tensor]| body(stand_ins, &settings).into();
+        let run = |placeholders: &[Tensor]| body(placeholders, &settings).into();
         match TracedBody::of(name, (body as usize, None), &settings, inputs, run, None) {
             Ok(body) => Ok((0..body.outputs.len()).map(|output| body.apply(inputs, output as u32)).collect()),
             Err(mistake) => mistake.check().map(|()| vec![mistake]),
@@ -307,17 +308,17 @@ impl TracedBody {
         // Traced without the lock: bodies call others.
         let numbered = lengths.iter().zip(inputs.len() as u32..);
         let lengths: Vec<Tensor> = numbered.map(|(length, n)| length.placeholder(n)).collect();
-        let mut stand_ins: Vec<Tensor> = Vec::with_capacity(inputs.len() + lengths.len());
+        let mut placeholders: Vec<Tensor> = Vec::with_capacity(inputs.len() + lengths.len());
         for (n, input) in inputs.iter().enumerate() {
             let live = key.ends.get(n).and_then(|ends| ValidLengths::bind_placeholder(ends, &lengths));
-            stand_ins.push(input.placeholder_with_dims(n as u32, live));
+            placeholders.push(input.placeholder_with_dims(n as u32, live));
         }
-        let traced = run(&stand_ins);
-        stand_ins.extend(lengths);
+        let traced = run(&placeholders);
+        placeholders.extend(lengths);
         if let Some(error) = traced.outputs.iter().find_map(|output| output.check().err()) {
             return Err(Tensor::mistake(error.relocated(Location::caller())));
         }
-        let body = match TracedBody::new(name, stand_ins, inputs.len(), traced, rule) {
+        let body = match TracedBody::new(name, placeholders, inputs.len(), traced, rule) {
             Ok(body) => Arc::new(body),
             Err(error) => return Err(Tensor::mistake(error)),
         };
@@ -375,13 +376,13 @@ impl TracedBody {
     /// Returns an output of the operation on these inputs.
     #[track_caller]
     pub fn apply(self: &Arc<TracedBody>, inputs: &[&Tensor], output: u32) -> Tensor {
-        let stand_in = &self.outputs[output as usize];
+        let placeholder = &self.outputs[output as usize];
         let source = NodeKind::Call(self.clone(), output);
         if let Err(error) = check_lengths(&self.length_inputs, |at| inputs[at]) {
             return Tensor::mistake(error);
         }
-        if inputs.len() == self.inputs.len() && stand_in.0.valid_lengths.is_none() {
-            return Tensor::step(source, inputs, stand_in.0.shape.clone(), stand_in.dtype(), None);
+        if inputs.len() == self.inputs.len() && placeholder.0.valid_lengths.is_none() {
+            return Tensor::step(source, inputs, placeholder.0.shape.clone(), placeholder.dtype(), None);
         }
         let lengths = if inputs.len() < self.inputs.len() { lengths(inputs.iter().copied()) } else { Vec::new() };
         let given: Vec<&Tensor> = inputs.iter().copied().chain(&lengths).collect();
@@ -389,8 +390,8 @@ impl TracedBody {
             let at = self.inputs.iter().position(|input| input.ptr_eq(own));
             given[at.expect("every length of an output is an input")].clone()
         };
-        let live = stand_in.0.valid_lengths.as_ref().and_then(|live| live.map_lengths(length));
-        Tensor::step(source, &given, stand_in.0.shape.clone(), stand_in.dtype(), live)
+        let live = placeholder.0.valid_lengths.as_ref().and_then(|live| live.map_lengths(length));
+        Tensor::step(source, &given, placeholder.0.shape.clone(), placeholder.dtype(), live)
     }
 
     /// Returns the gradient of each input given the cotangents of some outputs; `None` if not differentiable.

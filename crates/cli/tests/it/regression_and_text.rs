@@ -177,8 +177,8 @@ fn text_is_trained_evaluated_and_generated() {
         let loss = report["perplexity"].as_f64().unwrap().ln();
         assert!(loss < entropy - 0.3, "{loss} is not below the entropy of single characters, {entropy}: {report}");
     }
-    let judged = dir.json(&["predict", "runs/license-1", "license.txt"]);
-    assert!(judged["loss"].as_f64().unwrap() < entropy - 0.3, "{judged}");
+    let predicted = dir.json(&["predict", "runs/license-1", "license.txt"]);
+    assert!(predicted["loss"].as_f64().unwrap() < entropy - 0.3, "{predicted}");
     let written =
         || dir.json(&["predict", "runs/license-2", "--prompt", "the licens", "--max-new-tokens", "40"])["text"].clone();
     let once = written();

@@ -132,7 +132,7 @@ pub enum LayerSpec {
     /// Leaky ReLU: x if x > 0, otherwise `negative_slope` · x.
     LeakyRelu {
         /// Factor of negative inputs.
-        #[serde(default = "slope")]
+        #[serde(default = "negative_slope")]
         negative_slope: f64,
     },
     /// Exponential linear unit: x if x > 0, otherwise exp(x) − 1.
@@ -382,7 +382,7 @@ fn is_epsilon(value: &f64) -> bool {
     *value == epsilon()
 }
 
-fn slope() -> f64 {
+fn negative_slope() -> f64 {
     0.01
 }
 

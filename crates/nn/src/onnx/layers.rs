@@ -488,8 +488,8 @@ impl Writer<'_> {
             let hidden = self.scalar(f64::NEG_INFINITY);
             scaled = self.op("Where", &[&mask, &scaled, &hidden], &[]);
         }
-        let shares = self.op("Softmax", &[&scaled], &[("axis", Value::Int(-1))]);
-        let taken = self.op("MatMul", &[&shares, &value], &[]);
+        let weights = self.op("Softmax", &[&scaled], &[("axis", Value::Int(-1))]);
+        let taken = self.op("MatMul", &[&weights, &value], &[]);
         let beside = self.op("Transpose", &[&taken], &[("perm", Value::Ints(vec![0, 3, 1, 2, 4]))]);
         let joined = self.reshape(&beside, &signed(&[0, time, width]));
         self.linear(&format!("{prefix}output."), true, &joined)

@@ -583,8 +583,8 @@ fn no_kernels() {
 #[test]
 fn rocblas_failures_fall_back_to_kernels() {
     let output = run("rocm, a product fails", &[]);
-    let told = output.contains(": f32 1×5×3×7: rocblas_status_internal_error (6); update ROCm");
-    assert!(told || output.contains("SKIPPED"), "{output}");
+    let reported = output.contains(": f32 1×5×3×7: rocblas_status_internal_error (6); update ROCm");
+    assert!(reported || output.contains("SKIPPED"), "{output}");
 }
 
 fn rocm_fails() {

@@ -29,7 +29,7 @@ fn wrong() -> Tensor {
 fn the_other_process() {
     if std::env::var_os("PANOPLY_TEST_CHILD").is_some() {
         Device::get("cpu").unwrap().scope(|| {
-            told();
+            reported_mistakes();
             eprintln!("passed on, from line {}", line!() + 1);
             let passed_on = (0..10).fold(wrong(), |x, _| (x.relu() + 1.0).softmax(-1));
             let kept = passed_on.clone();
@@ -45,7 +45,7 @@ fn the_other_process() {
 }
 
 /// Each of these mistakes is reported to the caller, directly or through a dependent tensor.
-fn told() {
+fn reported_mistakes() {
     assert!(wrong().check().is_err());
     assert!(wrong().eval().is_err());
     assert!(wrong().to_vec::<f32>().is_err());
