@@ -68,7 +68,7 @@ pub fn run(arguments: &PredictCommand) -> Result<ExitCode> {
             let letters: Vec<char> = vocabulary.chars().collect();
             match &arguments.data {
                 Some(path) => {
-                    judge_text(arguments, &choice, &model, (&letters, *time), (path, manifest.data.reading.encoding))?
+                    evaluate_text(arguments, &choice, &model, (&letters, *time), (path, manifest.data.reading.encoding))?
                 }
                 None => write_text(arguments, &choice, &model, &letters)?,
             }
@@ -330,7 +330,7 @@ fn share_of(correct: usize, known: usize) -> Option<f64> {
 }
 
 /// Evaluates a language model on a text.
-fn judge_text(
+fn evaluate_text(
     arguments: &PredictCommand,
     choice: &DeviceSelection,
     model: &Model,

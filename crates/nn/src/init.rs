@@ -15,14 +15,14 @@ pub fn uniform(shape: &[usize], bound: f64, rng: &mut Rng) -> Tensor {
     rng.uniform(shape) * (2.0 * bound) - bound
 }
 
-/// Kaiming (He) initialization, uniform with variance 2 / ((1 + negative_slope²) · fan-in), for leaky ReLU; 0 for ReLU. [He et al. 2015]
+/// Kaiming (He) initialization, uniform with variance 2 / ((1 + negative_slope²) · fan-in), for leaky ReLU (0 for ReLU). [He et al. 2015]
 #[doc(alias = "kaiming_uniform_")]
 pub fn kaiming_uniform(shape: &[usize], negative_slope: f64, rng: &mut Rng) -> Tensor {
     let deviation = (2.0 / ((1.0 + negative_slope * negative_slope) * fans(shape).0)).sqrt();
     uniform(shape, deviation * 3f64.sqrt(), rng)
 }
 
-/// Kaiming (He) initialization, normal with variance 2 / ((1 + negative_slope²) · fan-in), for leaky ReLU; 0 for ReLU. [He et al. 2015]
+/// Kaiming (He) initialization, normal with variance 2 / ((1 + negative_slope²) · fan-in), for leaky ReLU (0 for ReLU). [He et al. 2015]
 #[doc(alias = "kaiming_normal_")]
 pub fn kaiming_normal(shape: &[usize], negative_slope: f64, rng: &mut Rng) -> Tensor {
     rng.normal(shape) * (2.0 / ((1.0 + negative_slope * negative_slope) * fans(shape).0)).sqrt()

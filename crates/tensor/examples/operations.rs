@@ -1,5 +1,5 @@
-//! Times of single operations on the CPU, a line each: its name and milliseconds with a tab between, then the same with its slopes.
-//! Arrays are of some megabytes, which caches hold. `operations.py` in `xtask` has the same in PyTorch.
+//! Times single operations on the CPU. Each line has the name and milliseconds, separated by a tab; a second line includes the gradients.
+//! Arrays have a few megabytes, which fit into the caches. `operations.py` in `xtask` has the same in PyTorch.
 //!
 //! `operations [PART OF A NAME]`
 
