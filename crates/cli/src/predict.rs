@@ -67,9 +67,13 @@ pub fn run(arguments: &PredictCommand) -> Result<ExitCode> {
             }
             let letters: Vec<char> = vocabulary.chars().collect();
             match &arguments.data {
-                Some(path) => {
-                    evaluate_text(arguments, &choice, &model, (&letters, *time), (path, manifest.data.reading.encoding))?
-                }
+                Some(path) => evaluate_text(
+                    arguments,
+                    &choice,
+                    &model,
+                    (&letters, *time),
+                    (path, manifest.data.reading.encoding),
+                )?,
                 None => write_text(arguments, &choice, &model, &letters)?,
             }
             return Ok(ExitCode::SUCCESS);
