@@ -24,7 +24,7 @@ pub type MaxPool3d = MaxPool<3>;
 impl<const N: usize> MaxPool<N> {
     /// Creates pooling with a stride equal to the window size.
     pub fn new(kernel_size: [usize; N]) -> MaxPool<N> {
-        MaxPool { window: Window { stride: kernel_size, ..Window::new(kernel_size) }, ceil_mode: false }
+        MaxPool { window: Window::tiled(kernel_size), ceil_mode: false }
     }
 }
 
@@ -57,7 +57,7 @@ impl<const N: usize> AvgPool<N> {
     /// Creates pooling with a stride equal to the window size.
     pub fn new(kernel_size: [usize; N]) -> AvgPool<N> {
         let options = AvgPoolOptions::default();
-        AvgPool { window: Window { stride: kernel_size, ..Window::new(kernel_size) }, options }
+        AvgPool { window: Window::tiled(kernel_size), options }
     }
 }
 
