@@ -35,7 +35,7 @@ impl<const N: usize> Window<N> {
     ///
     /// ```
     /// # use panoply_tensor::{Tensor, Window};
-    /// let x = Tensor::from_slice(&[1.0f32, 2.0, 4.0, 3.0], [4]);
+    /// let x = Tensor::from_slice(&[1.0f32, 2.0, 4.0, 3.0], [1, 4]);
     /// assert_eq!(x.max_pool(&Window::tiled([2])).to_vec::<f32>()?, [2.0, 4.0]);
     /// assert_eq!(x.max_pool(&Window::new([2])).to_vec::<f32>()?, [2.0, 4.0, 4.0]);
     /// # Ok::<(), panoply_tensor::Error>(())
