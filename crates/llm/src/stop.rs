@@ -50,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn every_cutting_of_a_text_ends_at_the_first_stop_string() {
+    fn text_ends_at_the_first_stop_string_for_every_tokenization() {
         let texts = ["ab###c", "aaab", "x\n\nUser: y", "naïve €uro", "", "####", "aabaab€"];
         let stops: Vec<String> = ["###", "aab", "\n\nUser:", "€u"].map(str::to_string).into();
         for text in texts {
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn text_that_cannot_begin_a_stop_string_is_not_held_back() {
+    fn text_that_cannot_begin_a_stop_string_is_emitted_at_once() {
         let mut matcher = StopStrings::new(&["END".into(), String::new()]);
         assert_eq!(matcher.push("all E"), ("all ".into(), false));
         assert_eq!(matcher.push("N"), (String::new(), false));

@@ -133,7 +133,7 @@ fn random_kernels_compile() {
 /// A product and a sum stay two instructions, denormals are not flushed, and a subgroup sum exchanges values between
 /// lanes.
 #[test]
-fn arithmetic_compiles_to_what_the_kernel_says() {
+fn arithmetic_compiles_to_the_expected_instructions() {
     if !clang() {
         return;
     }

@@ -318,7 +318,7 @@ fn checkpoints_keep_valid_lengths() {
 }
 
 #[test]
-fn static_tensors_beside_dynamic_ones() {
+fn static_and_dynamic_tensors_can_be_combined() {
     let [x, w] = [plain(1, &[3, 2]), plain(2, &[3, 2])];
     let of = jit(|[x, w]: [&Tensor; 2]| {
         assert!(!w.has_dynamic_dim());
