@@ -67,9 +67,13 @@ pub fn run(arguments: &PredictCommand) -> Result<ExitCode> {
             }
             let letters: Vec<char> = vocabulary.chars().collect();
             match &arguments.data {
-                Some(path) => {
-                    judge_text(arguments, &choice, &model, (&letters, *time), (path, manifest.data.reading.encoding))?
-                }
+                Some(path) => evaluate_text(
+                    arguments,
+                    &choice,
+                    &model,
+                    (&letters, *time),
+                    (path, manifest.data.reading.encoding),
+                )?,
                 None => write_text(arguments, &choice, &model, &letters)?,
             }
             return Ok(ExitCode::SUCCESS);
@@ -107,11 +111,11 @@ fn classes(
     choice: &DeviceSelection,
     manifest: &Manifest,
     examples: &InferenceData,
-    shares: &[f32],
+    probabilities: &[f32],
 ) {
     let classes = &manifest.data.class_names;
     let read: Vec<(usize, f32)> =
-        shares.chunks_exact(classes.len()).map(|row| (argmax(row), row[argmax(row)])).collect();
+        probabilities.chunks_exact(classes.len()).map(|row| (argmax(row), row[argmax(row)])).collect();
     let labels: Vec<Option<ActualClass<'_>>> =
         examples.labels.iter().map(|right| ActualClass::of(right.as_ref()?, classes)).collect();
     let known = labels.iter().flatten().count();
@@ -270,7 +274,7 @@ fn answers(
     arguments: &PredictCommand,
     choice: &DeviceSelection,
     examples: &InferenceData,
-    (shares, labels): (&[f32], &[String]),
+    (probabilities, labels): (&[f32], &[String]),
 ) {
     let width = labels.len();
     let rights = |right: &Option<Label>| match right {
@@ -280,7 +284,7 @@ fn answers(
         Some(Label::Class(_) | Label::Unknown(_)) | None => None,
     };
     let rights: Vec<Option<Vec<bool>>> = examples.labels.iter().map(rights).collect();
-    let rows = || examples.names.iter().zip(&rights).zip(shares.chunks_exact(width));
+    let rows = || examples.names.iter().zip(&rights).zip(probabilities.chunks_exact(width));
     let same = |right: &[bool], read: &[f32]| {
         right.iter().zip(read).filter(|(right, read)| **right == (**read >= POSITIVE_THRESHOLD)).count()
     };
@@ -308,7 +312,7 @@ fn answers(
     let widths: Vec<usize> = labels.iter().map(|label| label.chars().count().max(7)).collect();
     let heads: Vec<String> = labels.iter().zip(&widths).map(|(label, width)| format!("{label:>width$}")).collect();
     println!("{:name_width$}  {}", "", heads.join("  "));
-    for ((name, right), read) in names.iter().zip(&rights).zip(shares.chunks_exact(width)) {
+    for ((name, right), read) in names.iter().zip(&rights).zip(probabilities.chunks_exact(width)) {
         let cells: Vec<String> = read
             .iter()
             .zip(&widths)
@@ -330,7 +334,7 @@ fn share_of(correct: usize, known: usize) -> Option<f64> {
 }
 
 /// Evaluates a language model on a text.
-fn judge_text(
+fn evaluate_text(
     arguments: &PredictCommand,
     choice: &DeviceSelection,
     model: &Model,

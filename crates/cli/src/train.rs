@@ -132,10 +132,10 @@ impl TrainJob {
         // `digits` are built in, whatever the current folder holds.
         let parts = SplitFolder::of(Path::new(&arguments.data)).filter(|_| arguments.data != "digits");
         let data = parts.as_ref().map_or(arguments.data.clone(), |parts| parts.train.display().to_string());
-        if let (Some(val), None) = (parts.as_ref().and_then(|parts| parts.val.as_ref()), &recipe.manner.val_split) {
-            recipe.manner.val_split = Some(ValSplit::File(val.display().to_string()));
+        if let (Some(val), None) = (parts.as_ref().and_then(|parts| parts.val.as_ref()), &recipe.args.val_split) {
+            recipe.args.val_split = Some(ValSplit::File(val.display().to_string()));
         }
-        if let Some(ValSplit::Group { column, .. }) = &recipe.manner.val_split {
+        if let Some(ValSplit::Group { column, .. }) = &recipe.args.val_split {
             reading.group_column = Some(column.clone());
         }
         let mut labeled = manifest::open(&data, &reading)?;
@@ -154,7 +154,7 @@ impl TrainJob {
                 .check_variable_lengths()
                 .map_err(|error| error.note("use `--model lstm` or `--model transformer` for sequences"))?;
         }
-        changed_at_random(&mut network, recipe.manner.augment.clone(), sequences)?;
+        changed_at_random(&mut network, recipe.args.augment.clone(), sequences)?;
         let mut settings = settings(&model, &recipe, &labeled.dataset.targets)?;
         let test = arguments.test_data.clone().or(parts.and_then(|parts| parts.test));
         settings.test_data = test.map(|test| val_split::absolute(&test));
@@ -198,7 +198,7 @@ impl TrainJob {
             commands,
         };
         let mut job = TrainJob { folder, manifest, train, held, test, run, lock, ranks: ranks.cloned() };
-        if let Some(BatchSize::Auto) = recipe.manner.batch_size {
+        if let Some(BatchSize::Auto) = recipe.args.batch_size {
             let suggested = job.run.suggest_batch_size(&job.training(), &job.train, &job.held)?;
             let suggested = suggested.ok_or_else(|| {
                 Error::mistake(
@@ -478,7 +478,7 @@ fn changed_at_random(network: &mut Network, changes: Vec<LayerSpec>, sequences: 
 /// The settings that were given, and defaults for the others. The number of epochs is set when the batch size is known.
 fn settings(
     model: &presets::ModelArg,
-    TrainOptions { manner, .. }: &TrainOptions,
+    TrainOptions { args, .. }: &TrainOptions,
     targets: &Targets,
 ) -> Result<TrainSettings> {
     let usual = match targets {
@@ -488,22 +488,22 @@ fn settings(
     Ok(TrainSettings {
         model: model.name(),
         epochs: EPOCHS,
-        batch_size: if let BatchSize::Count(count) = manner.batch_size.unwrap_or_default() { count } else { 1 },
-        accumulate_grad_batches: manner.accumulate_grad_batches.unwrap_or(1),
-        optimizer: manner.optimizer(),
-        learning_rate: manner.learning_rate.unwrap_or(manner.optimizer().default_lr()),
-        momentum: manner.momentum()?,
-        weight_decay: manner.weight_decay()?,
-        clip_norm: manner.clip_norm,
-        clip_value: manner.clip_value,
-        lr_schedule: manner.lr_schedule.unwrap_or_default(),
-        ema_decay: manner.ema_decay,
-        patience: manner.patience,
+        batch_size: if let BatchSize::Count(count) = args.batch_size.unwrap_or_default() { count } else { 1 },
+        accumulate_grad_batches: args.accumulate_grad_batches.unwrap_or(1),
+        optimizer: args.optimizer(),
+        learning_rate: args.learning_rate.unwrap_or(args.optimizer().default_lr()),
+        momentum: args.momentum()?,
+        weight_decay: args.weight_decay()?,
+        clip_norm: args.clip_norm,
+        clip_value: args.clip_value,
+        lr_schedule: args.lr_schedule.unwrap_or_default(),
+        ema_decay: args.ema_decay,
+        patience: args.patience,
         test_data: None,
-        monitor: manner.monitor.map(|monitor| monitor.monitor(targets)).transpose()?.unwrap_or(usual),
-        val_split: manner.val_split.clone().unwrap_or_default().absolute(),
-        seed: manner.seed.unwrap_or(0),
-        precision: value_name(manner.precision.unwrap_or_default()),
+        monitor: args.monitor.map(|monitor| monitor.monitor(targets)).transpose()?.unwrap_or(usual),
+        val_split: args.val_split.clone().unwrap_or_default().absolute(),
+        seed: args.seed.unwrap_or(0),
+        precision: value_name(args.precision.unwrap_or_default()),
     })
 }
 

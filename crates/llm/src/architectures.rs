@@ -16,7 +16,7 @@ use crate::keys::Keys;
 
 pub(crate) use names::{GGUF_NAMES, Names};
 
-/// An architecture.
+/// Architecture of language models.
 struct Architecture {
     /// `general.architecture` in GGUF.
     gguf: &'static str,
@@ -24,7 +24,7 @@ struct Architecture {
     model_type: &'static str,
     from_gguf: fn(&Keys, &Gguf) -> Result<Config>,
     from_hugging_face: fn(&Keys) -> Result<Config>,
-    /// Names of tensors in Hugging Face's files; GGUF's are the same for all.
+    /// Names of tensors in Hugging Face's files; those of GGUF are the same for all architectures.
     names: &'static Names,
 }
 
@@ -132,7 +132,7 @@ impl Config {
         checked(config, &keys)
     }
 
-    /// Reads the configuration of a folder of Hugging Face.
+    /// Reads the configuration of a Hugging Face folder.
     ///
     /// # Errors
     ///
@@ -149,7 +149,7 @@ impl Config {
     }
 }
 
-/// The names of the tensors of a folder.
+/// Returns the names of the tensors of a folder.
 pub(crate) fn names(folder: &Folder) -> Result<&'static Names> {
     Ok(row(&folder.keys())?.names)
 }

@@ -1,7 +1,7 @@
-//! Chat templates: conversations as the text that a model was trained on.
+//! Chat templates, which format conversations as the model was trained on them.
 //!
-//! Templates come with model files, so they are untrusted programs: they read nothing but the conversation, and their work and
-//! memory are limited. They see no clock either (`strftime_now` is not defined), so the same conversation is always the same text.
+//! Templates come with model files, so they are untrusted programs: they can only read the conversation, and their work and
+//! memory are limited. They have no clock (`strftime_now` is not defined), so the same conversation always gives the same text.
 //!
 //! Source: Hugging Face transformers, utils/chat_template_utils.py, for the settings of Jinja.
 
@@ -17,28 +17,28 @@ use serde_json::ser::{Formatter, Serializer};
 
 use crate::tokenizer::SpecialTokens;
 
-/// Work of a template, at most: a step costs 1, and so do 64 bytes that it makes, so this bounds memory too.
+/// Maximum work of a template. A step costs 1, and so do 64 bytes of output, so this bounds the memory too.
 const FUEL: u64 = 2_000_000;
-/// The name of the one template.
+/// Name of the template.
 const NAME: &str = "chat_template";
 
-/// A message of a conversation.
+/// Message of a conversation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
-    /// `system`, `user`, `assistant`, or another that the template knows.
+    /// Role: `system`, `user`, `assistant`, or another that the template defines.
     pub role: String,
-    /// The text.
+    /// Text.
     pub content: String,
 }
 
 impl Message {
-    /// A message of this role.
+    /// Creates a message.
     pub fn new(role: impl Into<String>, content: impl Into<String>) -> Message {
         Message { role: role.into(), content: content.into() }
     }
 }
 
-/// A message as templates see it: a map whose keys are in this order.
+/// Message as a template reads it: a map whose keys are in this order.
 #[derive(Debug)]
 struct MessageMap(Message);
 
@@ -56,18 +56,18 @@ impl Object for MessageMap {
     }
 }
 
-/// A compiled template.
+/// Compiled chat template.
 #[derive(Debug)]
 pub struct ChatTemplate {
     environment: Environment<'static>,
 }
 
 impl ChatTemplate {
-    /// Compiles a template in Jinja.
+    /// Compiles a Jinja template.
     ///
     /// # Errors
     ///
-    /// If it is not valid.
+    /// If the template is not valid.
     pub fn new(source: &str) -> Result<ChatTemplate> {
         let mut environment = Environment::new();
         let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build();
@@ -80,11 +80,11 @@ impl ChatTemplate {
         Ok(ChatTemplate { environment })
     }
 
-    /// The text of a conversation; with `add_generation_prompt` up to where the assistant's answer begins.
+    /// Renders a conversation; with `add_generation_prompt` up to where the assistant's answer begins.
     ///
     /// # Errors
     ///
-    /// If the template refuses the conversation, takes too many steps, or uses what is not there.
+    /// If the template rejects the conversation, exceeds its limit of steps, or uses an undefined value.
     pub fn render(&self, messages: &[Message], add_generation_prompt: bool, special: &SpecialTokens) -> Result<String> {
         let template = self.environment.get_template(NAME).map_err(|error| wrong(&error))?;
         let messages = messages.iter().map(|message| Value::from_object(MessageMap(message.clone())));
@@ -113,7 +113,7 @@ fn raise_exception(message: String) -> std::result::Result<Value, minijinja::Err
     Err(minijinja::Error::new(ErrorKind::InvalidOperation, message))
 }
 
-/// JSON as Python's `json.dumps` writes it: nothing escaped for HTML, spaces after commas and colons.
+/// Writes JSON as Python's `json.dumps` does: without escapes for HTML, with spaces after commas and colons.
 fn to_json(value: Value, options: Kwargs) -> std::result::Result<Value, minijinja::Error> {
     let wrong = |error: serde_json::Error| minijinja::Error::new(ErrorKind::BadSerialization, error.to_string());
     let indent: Option<usize> = options.get("indent")?;

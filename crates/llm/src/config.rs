@@ -1,13 +1,13 @@
 //! The data that describe a decoder.
 //!
 //! Every language model here is the same program ([`crate::decoder`]) over this data; [`crate::architectures`] reads it from files. It
-//! must not know files.
+//! must not depend on files.
 
 use panoply_tensor::{Error, Result, RopeStyle};
 
-/// Values of sizes beyond which no model goes; they bound products of sizes.
+/// Maximum of each size, which bounds products of sizes.
 pub(crate) const MAX_SIZE: usize = 1 << 24;
-/// Transformer blocks, at most.
+/// Maximum number of transformer blocks.
 pub(crate) const MAX_BLOCKS: usize = 1 << 12;
 
 /// Sizes, constants and options of a decoder.
@@ -17,50 +17,50 @@ pub struct Config {
     pub vocab: usize,
     /// Width of the residual stream.
     pub hidden: usize,
-    /// Attention heads of the queries.
+    /// Number of query heads.
     pub heads: usize,
-    /// Attention heads of keys and values; divides `heads`.
+    /// Number of key and value heads; divides `heads`.
     pub kv_heads: usize,
     /// Width of a head.
     pub head_dim: usize,
-    /// Positions that the model was trained for.
+    /// Context length that the model was trained for.
     pub context_length: usize,
-    /// The norm of the residual stream.
+    /// Norm of the residual stream.
     pub norm: Norm,
     /// True if blocks normalize the outputs of attention and feed-forward too, before they are added.
     pub post_norms: bool,
     /// True if each head of queries and keys is normalized before the rotation, with the kind of `norm`.
     pub query_key_norm: bool,
-    /// The linear layers that add a bias.
+    /// Linear layers that add a bias.
     pub biases: Biases,
     /// Factor of attention scores.
     pub attention_scale: f64,
-    /// Attention scores x become c · tanh(x / c).
+    /// Soft cap c of attention scores: x becomes c · tanh(x / c).
     pub attention_soft_cap: Option<f64>,
-    /// Logits x become c · tanh(x / c).
+    /// Soft cap c of logits: x becomes c · tanh(x / c).
     pub logit_soft_cap: Option<f64>,
     /// Factor of token embeddings.
     pub embedding_scale: f64,
-    /// True if the embedding's matrix computes the logits too.
+    /// True if the embedding and the output projection share their weight.
     pub is_tied: bool,
-    /// True if a learned embedding of its position is added to each token.
+    /// True if learned position embeddings are added.
     pub has_position_embedding: bool,
-    /// The rotary embeddings that blocks choose from.
+    /// Rotary embeddings; each block refers to one by its index.
     pub rotaries: Vec<Rotary>,
-    /// The nonlinearity of feed-forward layers.
+    /// Activation of feed-forward layers.
     pub activation: Activation,
-    /// True if the nonlinearity's output gates a second product.
+    /// True if the activation gates a second projection, as in SwiGLU.
     pub is_gated: bool,
-    /// The transformer blocks.
+    /// Transformer blocks.
     pub blocks: Vec<BlockConfig>,
 }
 
-/// A norm over the width of the residual stream or of a head.
+/// Norm over the width of the residual stream or of a head.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Norm {
-    /// The statistic that is normalized.
+    /// Kind of norm.
     pub kind: NormKind,
-    /// Added to the variance or the mean square.
+    /// Constant added to the variance or the mean square.
     pub epsilon: f64,
     /// True if the file stores weights minus one.
     pub adds_one: bool,
@@ -69,24 +69,24 @@ pub struct Norm {
 /// Kinds of norms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NormKind {
-    /// Unit mean square, then a weight.
+    /// RMS norm: unit mean square, then a weight.
     Rms,
-    /// Zero mean and unit variance, then a weight and a bias.
+    /// Layer norm: zero mean and unit variance, then a weight and a bias.
     Layer,
 }
 
 /// Linear layers that add a bias.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Biases {
-    /// The projections to queries, keys and values.
+    /// Query, key and value projections.
     pub query_key_value: bool,
-    /// The projection of the attention's output.
+    /// Output projection of attention.
     pub attention_output: bool,
-    /// Those of feed-forward layers.
+    /// Feed-forward layers.
     pub feed_forward: bool,
 }
 
-/// Nonlinearities.
+/// Activation functions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Activation {
     /// x · sigmoid(x).
@@ -99,18 +99,18 @@ pub enum Activation {
     Relu,
 }
 
-/// A rotary position embedding: pair i of a head turns by position · `base`^(-2i / `width`) / (`scale` · factor i).
+/// Rotary position embedding (RoPE): pair i of a head is rotated by position · `base`^(-2i / `width`) / (`scale` · factor i).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rotary {
-    /// Elements of a head that turn, the first ones.
+    /// Number of elements at the beginning of a head that are rotated.
     pub width: usize,
     /// Base of the frequencies.
     pub base: f64,
-    /// The elements that make a pair.
+    /// Elements that form a pair.
     pub style: RopeStyle,
-    /// Linear scaling: divides all frequencies.
+    /// Linear scaling, which divides all frequencies.
     pub scale: f64,
-    /// Divides each frequency: `width / 2` numbers, or none.
+    /// Divisor of each frequency: `width / 2` numbers, or none.
     pub factors: Vec<f64>,
     /// Other factors for long contexts.
     pub long: Option<LongFactors>,
@@ -130,45 +130,45 @@ pub struct LongFactors {
 /// Options that differ from block to block.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BlockConfig {
-    /// Queries see this many positions, their own included; all before them by default.
+    /// Sliding window: number of positions that a query attends to, its own included; `None` for all earlier positions.
     pub window: Option<usize>,
-    /// Number of the rotary embedding of queries and keys.
+    /// Index of the rotary embedding of queries and keys; `None` without one.
     pub rotary: Option<usize>,
-    /// The feed-forward layer.
+    /// Feed-forward layer.
     pub feed_forward: FeedForward,
 }
 
-/// A feed-forward layer.
+/// Feed-forward layer of a block.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum FeedForward {
-    /// One layer of this inner width.
+    /// Dense layer of this inner width.
     Dense(usize),
-    /// A few of many layers for each token.
+    /// Mixture of experts.
     Experts(Experts),
 }
 
-/// A mixture of experts: the `used` experts with the largest softmax of the router's logits, weighted with it.
+/// Mixture of experts: each token uses the `used` experts with the largest router probabilities, which weight their outputs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Experts {
     /// Number of experts.
     pub count: usize,
-    /// Experts of a token.
+    /// Number of experts per token.
     pub used: usize,
     /// Inner width of an expert.
     pub width: usize,
     /// True if the weights of a token's experts are scaled to sum to 1.
     pub is_normalized: bool,
-    /// Inner width of a layer that serves every token, weighted by a sigmoid gate of its own; none by default.
+    /// Inner width of the shared expert, which every token uses, weighted by its own sigmoid gate; `None` without one.
     pub shared: Option<usize>,
 }
 
 impl Rotary {
-    /// Plain rotary positions over `width` elements.
+    /// Creates a rotary embedding of `width` elements without scaling.
     pub fn new(width: usize, base: f64, style: RopeStyle) -> Rotary {
         Rotary { width, base, style, scale: 1.0, factors: Vec::new(), long: None, magnitude: 1.0 }
     }
 
-    /// Angles per position of each pair, for a cache of `context` positions.
+    /// Returns the angle per position of each pair, for a context of `context` positions.
     pub fn frequencies(&self, context: usize) -> Vec<f32> {
         let long = self.long.as_ref().filter(|long| context > long.original);
         let factors = long.map_or(&self.factors, |long| &long.factors);
@@ -181,14 +181,14 @@ impl Rotary {
 }
 
 impl Experts {
-    /// Inner widths of an expert and of the shared layer.
+    /// Returns the inner widths of an expert and of the shared expert.
     fn widths(&self) -> impl Iterator<Item = usize> {
         [Some(self.width), self.shared].into_iter().flatten()
     }
 }
 
 impl Config {
-    /// True if a block has experts.
+    /// Returns true if a block has experts.
     pub(crate) fn has_experts(&self) -> bool {
         self.blocks.iter().any(|block| matches!(block.feed_forward, FeedForward::Experts(_)))
     }
@@ -197,7 +197,7 @@ impl Config {
     ///
     /// # Errors
     ///
-    /// If they do not; the message begins with no file's name.
+    /// If they do not. The message does not name a file.
     pub fn check(&self) -> Result<()> {
         let wrong = |what: String| Err(Error::corrupt(what));
         let Config { vocab, hidden, heads, kv_heads, head_dim, context_length, .. } = *self;

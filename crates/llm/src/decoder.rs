@@ -1,6 +1,6 @@
 //! The decoder: its weights, its key-value cache, and one step over some tokens, as a [`Config`] describes them.
 //!
-//! It must not know architectures or files' formats.
+//! It must not depend on architectures or file formats.
 //!
 //! Sources: Touvron et al., LLaMA, 2023; Gemma Team, Gemma 2, 2024 (soft caps, norms behind); Jiang et al., Mistral 7B and Mixtral, 2023 and
 //! 2024 (window, experts).
@@ -21,14 +21,14 @@ use block::Block;
 use cache::Rows;
 pub use cache::{Cache, empty_cache};
 
-/// The weights of a decoder.
+/// Weights of a decoder.
 #[derive(Debug)]
 pub struct Weights {
     embedding: Packed,
     position_embedding: Option<Packed>,
     blocks: Vec<Block>,
     output_norm: NormWeights,
-    /// The embedding's matrix where they are tied.
+    /// Output projection; the matrix of the embedding if the weights are tied.
     output: Packed,
     /// Angles per position of each rotary embedding: f32 `[width / 2]`.
     frequencies: Vec<Tensor>,
@@ -64,7 +64,7 @@ impl NormWeights {
     }
 }
 
-/// The tokens of a step: their rows of the cache, and of each rotary embedding the cosines and sines, f32 `[n, 1, width / 2]`.
+/// Tokens of a step: their rows of the cache, and the cosines and sines of each rotary embedding, f32 `[n, 1, width / 2]`.
 struct Tokens {
     rows: Rows,
     turns: Vec<[Tensor; 2]>,
@@ -126,7 +126,7 @@ impl Weights {
         Ok(Weights { embedding, position_embedding, blocks, output_norm, output, frequencies })
     }
 
-    /// One step of several sequences, each of which has a slot of `slot_rows` rows of the cache: writes the keys and values of the tokens
+    /// Computes a step of several sequences, each of which has a slot of `slot_rows` rows of the cache: writes the keys and values of the tokens
     /// `ids` i32 `[n]` into the cache and returns logits f32 `[s, vocab]`.
     ///
     /// `starts` i32 `[s]` is for each sequence the row of its first token, its slot times `slot_rows` plus the token's position. The first
@@ -183,7 +183,7 @@ impl Weights {
     }
 }
 
-/// cap · tanh(x / cap).
+/// Returns cap · tanh(x / cap).
 fn soft_capped(x: Tensor, cap: Option<f64>) -> Tensor {
     match cap {
         Some(cap) => (x * (1.0 / cap)).tanh() * cap,
@@ -191,7 +191,7 @@ fn soft_capped(x: Tensor, cap: Option<f64>) -> Tensor {
     }
 }
 
-/// Turns the first elements of heads `[n, heads, head width]` by the angles of their positions.
+/// Applies the rotary embedding to the first elements of heads `[n, heads, head width]`.
 fn rotated(x: &Tensor, rotary: &Rotary, [cosines, sines]: &[Tensor; 2]) -> Tensor {
     let width = match x.shape() {
         Ok(shape) => shape.dims().last().copied().unwrap_or(0),

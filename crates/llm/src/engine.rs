@@ -25,62 +25,62 @@ use crate::sampling::TokenLogprob;
 
 use scheduler::Scheduler;
 
-/// Maximum number of concurrent sequences. With more, a step would have more sizes than a jitted function keeps traces.
+/// Maximum number of concurrent sequences. With more, a step would have more sizes than a JIT function keeps traces.
 const MAX_CONCURRENT: usize = 32;
 
 /// Limits of an engine.
 #[derive(Clone, Copy, Debug)]
 pub struct EngineOptions {
-    /// Requests that run at once: each has a part of the key-value cache as long as the context.
+    /// Maximum number of running requests. Each has a slot of the key-value cache that is as long as the context.
     pub max_concurrent: usize,
-    /// Requests that wait while as many run; further ones are refused.
+    /// Maximum number of waiting requests; further ones are rejected.
     pub max_queue: usize,
 }
 
 impl Default for EngineOptions {
-    /// 8 requests at once, 64 that wait.
+    /// Returns limits of 8 running and 64 waiting requests.
     fn default() -> EngineOptions {
         EngineOptions { max_concurrent: 8, max_queue: 64 }
     }
 }
 
-/// An event of a request. Events arrive in the order of the text.
+/// Event of a request. Events arrive in the order of the text.
 #[derive(Clone, Debug)]
 pub enum Event {
-    /// A piece of text, perhaps empty, and the probabilities of the tokens since the last event if the request wants them.
+    /// A piece of text, possibly empty, and the log probabilities of the tokens since the last event if the request asks for them.
     Text {
-        /// The text that is complete.
+        /// Text.
         text: String,
-        /// The tokens that were drawn.
+        /// Log probabilities of the sampled tokens.
         logprobs: Vec<TokenLogprob>,
     },
-    /// The text is complete; nothing follows.
+    /// The text is complete. This is the last event.
     Finished(Completion),
-    /// The request failed; nothing follows.
+    /// The request failed. This is the last event.
     Failed(Error),
 }
 
-/// The end of a request and its counts.
+/// Finish reason and token counts of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Completion {
-    /// The reason for the end.
+    /// Reason for the end.
     pub finish_reason: FinishReason,
-    /// Tokens of the prompt.
+    /// Number of tokens of the prompt.
     pub prompt_tokens: usize,
-    /// Tokens of the prompt that an earlier request had left in the cache.
+    /// Number of tokens of the prompt that were in the cache from an earlier request.
     pub reused_tokens: usize,
-    /// Tokens that were generated, without the one that ended the text.
+    /// Number of generated tokens, without the one that ended the text.
     pub completion_tokens: usize,
 }
 
-/// Why a request was not accepted.
+/// Reason why a request was not accepted.
 #[derive(Clone, Debug)]
 pub enum SubmitError {
-    /// The request is wrong.
+    /// The request is invalid.
     Invalid(Error),
-    /// As many requests as allowed run and wait; try later.
+    /// The queue is full; try again later.
     Full,
-    /// The engine stops.
+    /// The engine is stopping.
     Stopped,
 }
 
@@ -96,44 +96,44 @@ impl fmt::Display for SubmitError {
 
 impl std::error::Error for SubmitError {}
 
-/// Counts since the start of an engine, and its present load.
+/// Counters since the start of an engine, and its current load.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EngineStats {
-    /// Requests that run.
+    /// Number of running requests.
     pub running: usize,
-    /// Requests that wait.
+    /// Number of waiting requests.
     pub waiting: usize,
-    /// Requests that ended by themselves.
+    /// Number of requests that finished.
     pub finished: u64,
-    /// Requests whose receiver went away.
+    /// Number of requests that were cancelled.
     pub cancelled: u64,
-    /// Requests that failed.
+    /// Number of requests that failed.
     pub failed: u64,
-    /// Requests that were refused because too many were waiting.
+    /// Number of requests that were rejected because the queue was full.
     pub refused: u64,
-    /// Tokens of prompts that were computed.
+    /// Number of prompt tokens that were computed.
     pub prompt_tokens: u64,
-    /// Tokens of prompts that were in the cache.
+    /// Number of prompt tokens that were in the cache.
     pub reused_tokens: u64,
-    /// Tokens that were generated.
+    /// Number of generated tokens.
     pub completion_tokens: u64,
-    /// Steps of the model.
+    /// Number of steps of the model.
     pub steps: u64,
     /// True if every size of a step has been run once, successfully or not, so that no later step is delayed by compilation.
     pub is_warm: bool,
 }
 
-/// The receiver of a request's events.
+/// Callback that receives the events of a request.
 type Sink = Box<dyn FnMut(Event) + Send>;
 
-/// A request that waits.
+/// Waiting request.
 struct Job {
     sequence: Sequence,
     sink: Sink,
     is_cancelled: Arc<AtomicBool>,
 }
 
-/// The state that callers and the engine's thread share.
+/// State that is shared by the callers and the engine's thread.
 struct Shared {
     state: Mutex<State>,
     /// Notified when a request arrives, when one ends, and when the engine stops.
@@ -144,9 +144,9 @@ struct Shared {
 #[derive(Default)]
 struct State {
     queue: VecDeque<Job>,
-    /// No request is accepted any more.
+    /// True if no further request is accepted.
     is_stopping: bool,
-    /// The thread ends at once.
+    /// True if the thread ends after its current step.
     is_closed: bool,
     stats: EngineStats,
 }
@@ -157,7 +157,7 @@ impl Shared {
     }
 }
 
-/// A model that serves many requests at once.
+/// Serves many requests at once with one model, on its own thread.
 pub struct Engine {
     shared: Arc<Shared>,
     model: Arc<Model>,
@@ -171,7 +171,7 @@ impl fmt::Debug for Engine {
 }
 
 impl Engine {
-    /// Starts an engine. The key-value cache is allocated here, for all requests that may run at once.
+    /// Starts an engine and allocates the key-value cache of all slots.
     ///
     /// # Errors
     ///
@@ -190,7 +190,7 @@ impl Engine {
         Ok(Engine { shared, model, thread: Some(thread) })
     }
 
-    /// The model.
+    /// Returns the model.
     pub fn model(&self) -> &Model {
         &self.model
     }
@@ -200,7 +200,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// If the request is wrong, too many are waiting, or the engine stops.
+    /// If the request is invalid, the queue is full, or the engine is stopping.
     pub fn submit(
         &self,
         request: &Request<'_>,
@@ -232,7 +232,7 @@ impl Engine {
         Ok(ticket)
     }
 
-    /// Begins a request whose events are read from an iterator. Dropping that cancels the request.
+    /// Queues a request and returns an iterator over its events. Dropping the iterator cancels the request.
     ///
     /// # Errors
     ///
@@ -246,23 +246,23 @@ impl Engine {
         Ok(EventStream { receiver, _ticket: ticket })
     }
 
-    /// Counts since the start, and the present load.
+    /// Returns the counters since the start, and the current load.
     pub fn stats(&self) -> EngineStats {
         self.shared.state().stats
     }
 
-    /// True once no further request is accepted.
+    /// Returns true if no further request is accepted.
     pub fn is_stopping(&self) -> bool {
         self.shared.state().is_stopping
     }
 
-    /// Refuses further requests; those that run or wait are finished.
+    /// Rejects further requests. Running and waiting ones are finished.
     pub fn stop(&self) {
         self.shared.state().is_stopping = true;
         self.shared.changed.notify_all();
     }
 
-    /// Waits until no request runs or waits, for at most `timeout`. Returns false if some still do.
+    /// Waits until no request is running or waiting, for at most `timeout`. Returns false if some still are.
     pub fn wait_idle(&self, timeout: Duration) -> bool {
         let is_busy = |state: &mut State| state.stats.running > 0 || !state.queue.is_empty();
         let waited = self.shared.changed.wait_timeout_while(self.shared.state(), timeout, is_busy);
@@ -272,7 +272,7 @@ impl Engine {
 }
 
 impl Drop for Engine {
-    /// Ends the thread after its present step; requests that run or wait get no further events.
+    /// Ends the thread after its current step. Running and waiting requests get no further events.
     fn drop(&mut self) {
         let mut state = self.shared.state();
         (state.is_stopping, state.is_closed) = (true, true);
@@ -285,7 +285,7 @@ impl Drop for Engine {
     }
 }
 
-/// A request that was accepted. Dropping it cancels the request: its place is free after the present step.
+/// Handle of an accepted request. Dropping it cancels the request and frees its slot after the current step.
 pub struct Ticket {
     is_cancelled: Arc<AtomicBool>,
 }
@@ -303,7 +303,7 @@ impl Drop for Ticket {
     }
 }
 
-/// The events of a request as an iterator, which ends after [`Event::Finished`] and [`Event::Failed`].
+/// Iterator over the events of a request. It ends after [`Event::Finished`] or [`Event::Failed`].
 #[derive(Debug)]
 pub struct EventStream {
     receiver: Receiver<Event>,

@@ -18,26 +18,26 @@ const PROMPT: usize = PIECES[0] + PIECES[1] + PIECES[2];
 /// Memory that a model needs on a device, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Fit {
-    /// Positions of the cache of each sequence.
+    /// Number of positions of the cache of each sequence.
     pub context_length: usize,
-    /// Sequences with a cache of their own.
+    /// Number of sequences, each with its own cache.
     pub sequences: usize,
-    /// Weights.
+    /// Bytes of the weights.
     pub weights: u64,
-    /// Keys and values of all sequences.
+    /// Bytes of the keys and values of all sequences.
     pub cache: u64,
-    /// Intermediate values of a step of one sequence.
+    /// Bytes of the intermediate values of a step of one sequence.
     pub scratch: u64,
-    /// Weights that a generated token reads.
+    /// Bytes of weights that a generated token reads.
     pub weights_per_token: u64,
-    /// Memory that the device has for them.
+    /// Bytes that are available on the device.
     pub available: u64,
     /// Longest context that fits, at most that of the model, accurate to 1 %; `None` if not even one position fits.
     pub largest_context: Option<usize>,
 }
 
 impl Fit {
-    /// Returns the memory of all parts.
+    /// Returns the sum of weights, cache and intermediate values.
     pub fn total(&self) -> u64 {
         self.weights + self.cache + self.scratch
     }

@@ -17,12 +17,12 @@ use serde_json::{Map, Value};
 use crate::keys::Keys;
 use crate::weight_reader::{TensorFile, check_overlaps};
 
-/// Bytes of a header, at most, as the format has it.
+/// Maximum number of bytes of a header, as the format defines it.
 const MAX_HEADER: u64 = 100_000_000;
 /// Bytes that a byte of JSON becomes at most: an object of seven bytes becomes a node of a map with room for eleven entries.
 const JSON_BYTES_PER_BYTE: usize = 96;
 
-/// A tensor of a file of the folder.
+/// Tensor of a file of the folder.
 struct Stored {
     file: usize,
     encoding: Encoding,
@@ -30,7 +30,7 @@ struct Stored {
     bytes: Range<usize>,
 }
 
-/// An open folder.
+/// Open Hugging Face folder.
 pub struct Folder {
     path: PathBuf,
     /// `config.json`.
@@ -44,7 +44,7 @@ impl Folder {
     ///
     /// # Errors
     ///
-    /// If a file is missing, cannot be read or is not what it should be.
+    /// If a file is missing, cannot be read or is not valid.
     pub fn open(path: &Path) -> Result<Folder> {
         let config = json_object(&path.join("config.json"))?;
         let mut folder = Folder { path: path.to_path_buf(), config, files: Vec::new(), tensors: BTreeMap::new() };
@@ -54,7 +54,7 @@ impl Folder {
         Ok(folder)
     }
 
-    /// The folder's path.
+    /// Returns the path of the folder.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -64,12 +64,12 @@ impl Folder {
         &self.config
     }
 
-    /// The keys of `config.json`.
+    /// Returns the keys of `config.json`.
     pub(crate) fn keys(&self) -> Keys {
         Keys::of_json(self.path.join("config.json").display().to_string(), &self.config)
     }
 
-    /// The names of the files with tensors.
+    /// Returns the names of the files with tensors.
     fn shards(&self) -> Result<Vec<String>> {
         const SINGLE: &str = "model.safetensors";
         let index = self.path.join("model.safetensors.index.json");
@@ -125,7 +125,7 @@ impl Folder {
     }
 }
 
-/// The tensor that an entry of the header describes, of a file of `length` bytes whose tensors begin at `start`.
+/// Returns the tensor of a header entry, in a file of `length` bytes whose tensors begin at `start`.
 fn stored(entry: &Value, (file, start, length): (usize, u64, u64)) -> std::result::Result<Stored, String> {
     let encoding = match entry.get("dtype").and_then(Value::as_str) {
         Some("F32") => Encoding::F32,
@@ -179,7 +179,7 @@ impl TensorFile for Folder {
     }
 }
 
-/// The text of a file, whose size allows for what it becomes as JSON.
+/// Reads the text of a file, within the memory limit of the JSON that it becomes.
 pub(crate) fn text(path: &Path) -> Result<String> {
     let budget = ReadBudget::for_file(path)?;
     let bytes = budget.read_file(path)?;
@@ -187,7 +187,7 @@ pub(crate) fn text(path: &Path) -> Result<String> {
     String::from_utf8(bytes).map_err(|_| Error::corrupt(format!("{}: it is not UTF-8", path.display())))
 }
 
-/// The object that a JSON file holds.
+/// Reads the object of a JSON file.
 pub(crate) fn json_object(path: &Path) -> Result<Map<String, Value>> {
     serde_json::from_str(&text(path)?)
         .map_err(|error| Error::corrupt(format!("{}: it is not a JSON object: {error}", path.display())))

@@ -1,4 +1,4 @@
-//! The text that a model generates for a request, token by token.
+//! Generation: requests, sessions, and the loop that samples one token after another.
 
 use std::collections::BTreeMap;
 
@@ -11,43 +11,43 @@ use crate::sampling::{Sampling, TokenLogprob};
 use crate::stop::StopStrings;
 use crate::tokenizer::{DecodeStream, Tokenizer};
 
-/// The text, conversation or tokens to continue.
+/// Prompt: the text, conversation or tokens to continue.
 #[derive(Clone, Copy, Debug)]
 pub enum Prompt<'a> {
-    /// A text.
+    /// Plain text.
     Text(&'a str),
-    /// A conversation; the assistant answers.
+    /// Conversation, formatted by the model's chat template; the model writes the next message of the assistant.
     Chat(&'a [Message]),
     /// Token ids.
     Tokens(&'a [u32]),
 }
 
-/// A request for generated text.
+/// Generation request.
 #[derive(Clone, Debug)]
 pub struct Request<'a> {
-    /// The text, conversation or tokens to continue.
+    /// Prompt: the text, conversation or tokens to continue.
     pub prompt: Prompt<'a>,
-    /// Tokens to generate at most; until the context is full by default.
+    /// Maximum number of new tokens; `None` generates until the context is full.
     pub max_tokens: Option<usize>,
-    /// Settings of how tokens are drawn.
+    /// Sampling parameters.
     pub sampling: Sampling,
-    /// The same seed and prompt give the same text.
+    /// Seed of the sampling. The same seed and prompt give the same text.
     pub seed: u64,
-    /// Texts before the first of which the answer ends.
+    /// Stop strings. The text ends before the first one that occurs.
     pub stop: Vec<String>,
-    /// Numbers added to the logits of tokens; minus infinity forbids one.
+    /// Logit bias of each token id; minus infinity forbids the token.
     pub logit_bias: BTreeMap<u32, f32>,
-    /// True if the probabilities of tokens are wanted, and of how many of the most likely ones.
+    /// Number of most likely tokens whose log probabilities are returned beside that of each generated token; `None` returns none.
     pub logprobs: Option<usize>,
 }
 
 impl<'a> Request<'a> {
-    /// A request to continue a text, with the default sampling and seed 0.
+    /// Creates a request to continue a text, with the default sampling and seed 0.
     pub fn new(text: &'a str) -> Request<'a> {
         Request::of(Prompt::Text(text))
     }
 
-    /// A request to answer the last message of a conversation.
+    /// Creates a request to answer the last message of a conversation.
     pub fn chat(messages: &'a [Message]) -> Request<'a> {
         Request::of(Prompt::Chat(messages))
     }
@@ -76,7 +76,7 @@ impl<'a> Request<'a> {
     }
 }
 
-/// A key-value cache and the tokens whose keys and values are in it.
+/// Key-value cache of a conversation, and the tokens whose keys and values are in it.
 #[derive(Debug)]
 pub struct Session {
     pub(crate) cache: Cache,
@@ -84,18 +84,18 @@ pub struct Session {
 }
 
 impl Session {
-    /// Tokens whose keys and values are in the cache.
+    /// Returns the tokens whose keys and values are in the cache.
     pub fn tokens(&self) -> &[u32] {
         &self.tokens
     }
 
-    /// Forgets all tokens.
+    /// Removes all tokens from the cache.
     pub fn reset(&mut self) {
         self.tokens.clear();
     }
 }
 
-/// The cache of a generation.
+/// Cache of a generation.
 pub(crate) enum SessionRef<'m> {
     Own(Box<Session>),
     Lent(&'m mut Session),
@@ -111,7 +111,7 @@ impl SessionRef<'_> {
 }
 
 impl Model {
-    /// Begins to continue a prompt; the returned iterator yields pieces of text as they are complete.
+    /// Starts a generation. The returned iterator yields pieces of text as they are complete.
     ///
     /// # Errors
     ///
@@ -120,7 +120,7 @@ impl Model {
         Generation::new(self, SessionRef::Own(Box::new(self.session())), request)
     }
 
-    /// The same with the cache of earlier requests: tokens that the prompt has in common with them are not computed again.
+    /// Starts a generation with the cache of earlier requests. The tokens of a common prefix are not computed again.
     ///
     /// # Errors
     ///
@@ -129,16 +129,16 @@ impl Model {
         Generation::new(self, SessionRef::Lent(session), request)
     }
 
-    /// An empty cache for the requests of a conversation.
+    /// Creates an empty cache for the requests of a conversation.
     pub fn session(&self) -> Session {
         Session { cache: self.new_cache(), tokens: Vec::new() }
     }
 
-    /// The token ids of a prompt.
+    /// Returns the token ids of a prompt.
     ///
     /// # Errors
     ///
-    /// If it cannot be tokenized, the model has no chat template, or the template refuses the conversation.
+    /// If it cannot be tokenized, the model has no chat template, or the template rejects the conversation.
     pub fn tokenize(&self, prompt: &Prompt<'_>) -> Result<Vec<u32>> {
         match prompt {
             Prompt::Text(text) => self.tokenizer().encode(text),
@@ -148,16 +148,16 @@ impl Model {
     }
 }
 
-/// Why a generation ended.
+/// Reason why a generation ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FinishReason {
-    /// The model ended the text, or a stop string was found.
+    /// The model generated an end token, or a stop string was found.
     Stop,
-    /// The limit of tokens or the end of the context was reached.
+    /// The maximum number of tokens or the end of the context was reached.
     Length,
 }
 
-/// A sequence that is being generated: what was drawn so far, and how to go on.
+/// State of a sequence that is being generated.
 pub(crate) struct Sequence {
     prompt: Vec<u32>,
     limit: usize,
@@ -173,7 +173,7 @@ pub(crate) struct Sequence {
 }
 
 impl Sequence {
-    /// A sequence of a request, before its first token.
+    /// Creates the sequence of a request, before its first token.
     pub fn new(model: &Model, request: &Request<'_>) -> Result<Sequence> {
         request.check(model.config().vocab)?;
         let prompt = model.tokenize(&request.prompt)?;
@@ -218,19 +218,19 @@ impl Sequence {
         &self.logprobs
     }
 
-    /// The reason for the end, once it has ended.
+    /// Returns the reason for the end; `None` before it.
     pub fn finished(&self) -> Option<FinishReason> {
         self.finished
     }
 
-    /// Number of first tokens of the prompt that are in a cache with these tokens. The last token of the prompt is computed again, for its
+    /// Returns the length of the common prefix of the prompt and the cached tokens. The last token of the prompt is computed again, for its
     /// logits.
     pub fn common_with(&self, cached: &[u32]) -> usize {
         let (_, prompt) = self.prompt.split_last().expect("a prompt has tokens");
         cached.iter().zip(prompt).take_while(|(x, y)| x == y).count()
     }
 
-    /// Draws the next token; returns the text that is complete with it.
+    /// Samples the next token and returns the text that is complete with it.
     pub fn advance(&mut self, tokenizer: &Tokenizer, logits: &[f32]) -> Result<String> {
         let token = self.draw(logits)?;
         if tokenizer.is_end(token) {
@@ -247,7 +247,7 @@ impl Sequence {
         Ok(text)
     }
 
-    /// The rest of the text, when nothing comes any more.
+    /// Ends the sequence and returns the rest of the text.
     fn finish(&mut self, reason: FinishReason) -> String {
         let rest = self.text.finish();
         let (mut text, stopped) = self.stop.push(&rest);
@@ -258,7 +258,7 @@ impl Sequence {
         text
     }
 
-    /// The token that follows all so far.
+    /// Samples the token that follows the generated ones.
     fn draw(&self, logits: &[f32]) -> Result<u32> {
         let mut adjusted = logits.to_vec();
         self.sampling.penalize(&mut adjusted, &self.prompt, &self.tokens);
@@ -269,15 +269,15 @@ impl Sequence {
     }
 }
 
-/// A text that is being generated; iterate over it for pieces of text.
+/// Running generation: an iterator over pieces of text.
 pub struct Generation<'m> {
     model: &'m Model,
     session: SessionRef<'m>,
     reused: usize,
-    /// Tokens that the next step takes.
+    /// Input tokens of the next step.
     next: Vec<u32>,
     sequence: Sequence,
-    /// After an error there is nothing to continue from.
+    /// True after an error, which ends the iteration.
     has_failed: bool,
 }
 
@@ -291,32 +291,32 @@ impl<'m> Generation<'m> {
         Ok(Generation { model, session, reused, next, sequence, has_failed: false })
     }
 
-    /// Tokens of the prompt.
+    /// Returns the number of tokens of the prompt.
     pub fn prompt_tokens(&self) -> usize {
         self.sequence.prompt().len()
     }
 
-    /// Tokens of the prompt that were in the session's cache.
+    /// Returns the number of tokens of the prompt that were in the session's cache.
     pub fn reused_tokens(&self) -> usize {
         self.reused
     }
 
-    /// Tokens that were generated so far, without the one that ended the text.
+    /// Returns the tokens generated so far, without the one that ended the text.
     pub fn tokens(&self) -> &[u32] {
         self.sequence.tokens()
     }
 
-    /// The probabilities of [`Generation::tokens`], if the request wants them.
+    /// Returns the log probabilities of [`Generation::tokens`]; empty if the request does not ask for them.
     pub fn logprobs(&self) -> &[TokenLogprob] {
         self.sequence.logprobs()
     }
 
-    /// The reason for the end of the generation; `None` before its end and after an error.
+    /// Returns the reason for the end of the generation; `None` before its end and after an error.
     pub fn finish_reason(&self) -> Option<FinishReason> {
         self.sequence.finished()
     }
 
-    /// Generates one token; returns the text that is complete with it.
+    /// Generates one token and returns the text that is complete with it.
     fn advance(&mut self) -> Result<String> {
         let session = self.session.get();
         let position = session.tokens.len();

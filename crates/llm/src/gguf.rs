@@ -17,19 +17,19 @@ use crate::weight_reader::{TensorFile, check_overlaps};
 
 const MAGIC: &[u8] = b"GGUF";
 const DEFAULT_ALIGNMENT: u64 = 32;
-/// Axes of a tensor, at most.
+/// Maximum number of axes of a tensor.
 const MAX_AXES: u32 = 4;
 
-/// A metadata value.
+/// Metadata value.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
-    /// An integer of any width without a sign, or one with a sign that is not negative.
+    /// Non-negative integer of any type.
     Unsigned(u64),
-    /// A negative integer.
+    /// Negative integer.
     Signed(i64),
-    /// A number with a fraction.
+    /// Floating-point number.
     Float(f64),
-    /// True or false.
+    /// Boolean.
     Bool(bool),
     /// UTF-8 text.
     String(String),
@@ -37,14 +37,14 @@ pub enum Value {
     Array(Vec<Value>),
 }
 
-/// A tensor of the file.
+/// Tensor of the file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TensorInfo {
     /// Encoding of the rows.
     pub encoding: Encoding,
     /// Number of rows: the product of all axes but the contiguous one.
     pub rows: usize,
-    /// Elements of a row.
+    /// Number of elements of a row.
     pub k: usize,
     /// File of [`Gguf`] that holds its bytes.
     file: usize,
@@ -54,7 +54,7 @@ pub struct TensorInfo {
     axes: Vec<u64>,
 }
 
-/// An open GGUF model.
+/// Open GGUF model.
 pub struct Gguf {
     path: PathBuf,
     /// Metadata of the first file by key.
@@ -67,7 +67,7 @@ pub struct Gguf {
 }
 
 impl Gguf {
-    /// Maps a file, and the other shards if it is one of several, named `NAME-00001-of-00003.gguf`.
+    /// Opens a file, and the other shards if it is one of several, named `NAME-00001-of-00003.gguf`. The files are mapped.
     ///
     /// # Errors
     ///
@@ -131,7 +131,7 @@ impl Gguf {
         Ok(())
     }
 
-    /// The number of files that the model consists of.
+    /// Returns the number of shards of the model.
     fn shard_count(&self) -> Result<usize> {
         Ok(self.optional("split.count", "a number", Value::as_usize)?.unwrap_or(1))
     }
@@ -155,12 +155,12 @@ impl Gguf {
         Ok(Gguf { path: path.to_path_buf(), metadata, tensors, files: vec![Arc::new(bytes)], entries })
     }
 
-    /// The file's path, for messages.
+    /// Returns the path of the file, for messages.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The entries of the metadata as the file encodes them: key, type and value.
+    /// Returns the metadata entries as the file encodes them: key, type and value.
     pub(crate) fn entries(&self) -> impl Iterator<Item = (&str, &[u8])> {
         let first = self.files[0].as_slice();
         self.entries.iter().map(|(key, range)| (key.as_str(), &first[range.clone()]))
@@ -171,26 +171,26 @@ impl Gguf {
         alignment(&self.metadata).expect("it was valid when the file was read")
     }
 
-    /// The bytes of a tensor: `rows` times the row's bytes.
+    /// Returns the bytes of a tensor: `rows` times the bytes of a row.
     pub fn bytes(&self, tensor: &TensorInfo) -> &[u8] {
         &self.files[tensor.file].as_slice()[tensor.bytes.clone()]
     }
 
-    /// A metadata value that must be there.
+    /// Returns a required metadata value.
     ///
     /// # Errors
     ///
-    /// If the key is missing or its value is not what `convert` accepts; `kind` says in words what was expected.
+    /// If the key is missing or `convert` rejects its value; `kind` describes the expected value.
     pub fn required<'a, T>(&'a self, key: &str, kind: &str, convert: fn(&'a Value) -> Option<T>) -> Result<T> {
         self.optional(key, kind, convert)?
             .ok_or_else(|| Error::corrupt(format!("{}: metadata key {key} is missing", self.path.display())))
     }
 
-    /// A metadata value that may be absent.
+    /// Returns an optional metadata value.
     ///
     /// # Errors
     ///
-    /// If its value is not what `convert` accepts.
+    /// If `convert` rejects its value.
     pub fn optional<'a, T>(&'a self, key: &str, kind: &str, convert: fn(&'a Value) -> Option<T>) -> Result<Option<T>> {
         let Some(value) = self.metadata.get(key) else { return Ok(None) };
         let converted = convert(value)
@@ -205,7 +205,7 @@ impl TensorInfo {
         &self.axes
     }
 
-    /// The number of its file and its position there.
+    /// Returns the index of the file and the position in it.
     pub(crate) fn place(&self) -> (usize, usize) {
         (self.file, self.bytes.start)
     }
@@ -233,7 +233,7 @@ impl TensorFile for Gguf {
     }
 }
 
-/// The part of a shard's file name before the numbers.
+/// Returns the part of a shard's file name before the numbers.
 fn shard_stem(name: &str, count: usize) -> Option<&str> {
     let stem = name.strip_suffix(&format!("-of-{count:05}.gguf"))?;
     let (stem, number) = stem.rsplit_once('-')?;
@@ -241,7 +241,7 @@ fn shard_stem(name: &str, count: usize) -> Option<&str> {
 }
 
 impl Value {
-    /// The value as a size or an id.
+    /// Returns the value as a size or an id.
     pub fn as_usize(&self) -> Option<usize> {
         match self {
             Value::Unsigned(number) => usize::try_from(*number).ok(),
@@ -249,7 +249,7 @@ impl Value {
         }
     }
 
-    /// The value as a number.
+    /// Returns the value as a number.
     pub fn as_f64(&self) -> Option<f64> {
         match self {
             Value::Unsigned(number) => Some(*number as f64),
@@ -259,23 +259,23 @@ impl Value {
         }
     }
 
-    /// The value as a bool.
+    /// Returns the value as a bool.
     pub fn as_bool(&self) -> Option<bool> {
         if let Value::Bool(value) = self { Some(*value) } else { None }
     }
 
-    /// The value as text.
+    /// Returns the value as text.
     pub fn as_str(&self) -> Option<&str> {
         if let Value::String(text) = self { Some(text) } else { None }
     }
 
-    /// The value as an array.
+    /// Returns the value as an array.
     pub fn as_array(&self) -> Option<&[Value]> {
         if let Value::Array(values) = self { Some(values) } else { None }
     }
 }
 
-/// A result whose error says why a file is not valid.
+/// Result whose error is the reason why a file is invalid.
 type Parsed<T> = std::result::Result<T, String>;
 
 /// Contents of a file.
@@ -285,7 +285,7 @@ struct Contents {
     entries: Vec<(String, Range<usize>)>,
 }
 
-/// A position in the bytes of a file.
+/// Position in the bytes of a file.
 struct Reader<'a> {
     bytes: &'a [u8],
     at: usize,
@@ -446,7 +446,7 @@ fn signed(number: i64) -> Value {
     u64::try_from(number).map_or(Value::Signed(number), Value::Unsigned)
 }
 
-/// A tensor as the header describes it.
+/// Tensor as the header describes it.
 struct Header {
     axes: usize,
     /// The contiguous axis first.

@@ -10,7 +10,7 @@ use panoply_tensor::{Error, Result};
 use crate::config::MAX_SIZE;
 use crate::gguf::{Gguf, Value};
 
-/// A value of a configuration: a plain one or keys of its own.
+/// Value of a configuration: a plain one, or nested keys.
 #[derive(Clone, Debug)]
 enum Entry {
     Plain(Value),
@@ -19,7 +19,7 @@ enum Entry {
 
 /// Keys and values of one level.
 pub(crate) struct Keys {
-    /// The file's path, which begins every message.
+    /// Path of the file, which begins every message.
     place: String,
     /// Prefix of every key in messages.
     prefix: String,
@@ -28,7 +28,7 @@ pub(crate) struct Keys {
 }
 
 impl Keys {
-    /// The metadata of an architecture: its keys without `architecture.`.
+    /// Creates the keys of an architecture's metadata, without `architecture.`.
     pub fn of_gguf(file: &Gguf, architecture: &str) -> Keys {
         let prefix = format!("{architecture}.");
         let own = file.metadata.iter().filter_map(|(key, value)| Some((key.strip_prefix(&prefix)?, value)));
@@ -36,22 +36,22 @@ impl Keys {
         Keys { place: file.path().display().to_string(), prefix, entries, read: RefCell::default() }
     }
 
-    /// The keys of a JSON object; those whose value is null are left out. `place` is named in messages.
+    /// Creates the keys of a JSON object, without those whose value is null. `place` is named in messages.
     pub fn of_json(place: String, object: &serde_json::Map<String, serde_json::Value>) -> Keys {
         Keys { place, prefix: String::new(), entries: json_entries(object), read: RefCell::default() }
     }
 
-    /// An error about this file.
+    /// Returns an error about this file.
     pub fn wrong(&self, what: &str) -> Error {
         Error::corrupt(format!("{}: {what}", self.place))
     }
 
-    /// An error about what is not supported in this file.
+    /// Returns an error about something unsupported in this file.
     pub fn unsupported(&self, what: &str) -> Error {
         Error::unsupported(format!("{}: {what}", self.place))
     }
 
-    /// True if there is such a key.
+    /// Returns true if the key exists.
     pub fn has(&self, key: &str) -> bool {
         self.entries.contains_key(key)
     }
@@ -75,13 +75,13 @@ impl Keys {
         value.ok_or_else(|| self.wrong(&format!("{}{key} is missing", self.prefix)))
     }
 
-    /// A size between 1 and the largest that models have.
+    /// Returns a size from 1 to `MAX_SIZE`.
     pub fn size(&self, key: &str) -> Result<usize> {
         let size = self.optional_size(key)?;
         self.required(key, size)
     }
 
-    /// A size that may be absent.
+    /// Returns an optional size.
     pub fn optional_size(&self, key: &str) -> Result<Option<usize>> {
         let Some(size) = self.plain(key, "a size", Value::as_usize)? else { return Ok(None) };
         if size == 0 || size > MAX_SIZE {
@@ -90,60 +90,60 @@ impl Keys {
         Ok(Some(size))
     }
 
-    /// A count that may be 0 or absent.
+    /// Returns an optional count, which can be 0.
     pub fn count(&self, key: &str) -> Result<usize> {
         Ok(self.plain(key, "a count", Value::as_usize)?.unwrap_or(0))
     }
 
-    /// A number.
+    /// Returns a number.
     pub fn number(&self, key: &str) -> Result<f64> {
         let number = self.optional_number(key)?;
         self.required(key, number)
     }
 
-    /// A number that may be absent.
+    /// Returns an optional number.
     pub fn optional_number(&self, key: &str) -> Result<Option<f64>> {
         self.plain(key, "a number", Value::as_f64)
     }
 
-    /// True or false, `false` if absent.
+    /// Returns a boolean, false if it is absent.
     pub fn flag(&self, key: &str) -> Result<bool> {
         Ok(self.optional_flag(key)?.unwrap_or(false))
     }
 
-    /// True or false, if it is there.
+    /// Returns an optional boolean.
     pub fn optional_flag(&self, key: &str) -> Result<Option<bool>> {
         self.plain(key, "true or false", Value::as_bool)
     }
 
-    /// Text that may be absent.
+    /// Returns an optional text.
     pub fn text(&self, key: &str) -> Result<Option<&str>> {
         self.plain(key, "text", Value::as_str)
     }
 
-    /// An array that may be absent.
+    /// Returns an optional array.
     fn array<'a, T>(&'a self, key: &str, kind: &str, convert: fn(&'a Value) -> Option<T>) -> Result<Option<Vec<T>>> {
         let Some(values) = self.plain(key, kind, Value::as_array)? else { return Ok(None) };
         let values: Option<Vec<T>> = values.iter().map(convert).collect();
         values.map(Some).ok_or_else(|| self.wrong(&format!("{}{key} is not {kind}", self.prefix)))
     }
 
-    /// Numbers that may be absent.
+    /// Returns an optional array of numbers.
     pub fn numbers(&self, key: &str) -> Result<Option<Vec<f64>>> {
         self.array(key, "an array of numbers", Value::as_f64)
     }
 
-    /// Counts that may be absent.
+    /// Returns an optional array of counts.
     pub fn counts(&self, key: &str) -> Result<Option<Vec<usize>>> {
         self.array(key, "an array of counts", Value::as_usize)
     }
 
-    /// Texts that may be absent.
+    /// Returns an optional array of texts.
     pub fn texts(&self, key: &str) -> Result<Option<Vec<&str>>> {
         self.array(key, "an array of texts", Value::as_str)
     }
 
-    /// The keys below a key that may be absent; a plain value there is an error.
+    /// Returns the nested keys of an optional key; a plain value there is an error.
     pub fn nested(&self, key: &str) -> Result<Option<Keys>> {
         match self.entry(key) {
             None => Ok(None),
@@ -157,11 +157,11 @@ impl Keys {
         }
     }
 
-    /// Refuses keys that were not read and are not `harmless`.
+    /// Checks that every key was read or is in `harmless`.
     ///
     /// # Errors
     ///
-    /// With the name of the first of them.
+    /// If a key was not. The error names the first one.
     pub fn finish(&self, harmless: &[&str]) -> Result<()> {
         let read = self.read.borrow();
         let unread = self.entries.keys().find(|key| !read.contains(*key) && !harmless.contains(&key.as_str()));

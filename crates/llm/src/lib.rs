@@ -1,13 +1,13 @@
-//! Language models: GGUF files are read, run and sampled.
+//! Language models: reads GGUF files and Hugging Face folders, and generates text.
 //!
 //! In the order the data flows: [`gguf`] and [`folder`] (the file: metadata and tensors), `architectures` (metadata to a [`Config`] and
 //! names of tensors), [`Packed`] (a weight matrix in the encoding of its file), [`decoder`] (one step of the network over a key-value
 //! cache), [`tokenizer`] (text to token ids and back), [`chat`] (conversations to
-//! text), [`Sampling`] (logits to a token), [`Model`] (all of it), [`Engine`] (many requests
-//! at once). Nothing here knows HTTP or the command line.
+//! text), [`Sampling`] (logits to a token), [`Model`] (all of these), [`Engine`] (many requests
+//! at once). This crate does not depend on HTTP or the command line.
 //!
 //! Supported: GGUF versions 2 and 3, in one file or in shards, with the encodings of [`Encoding`], folders of safetensors files, and the
-//! architectures of `architectures.rs`. Anything else is refused by name. Files are mapped, not copied: see [`panoply_tensor::HostBytes`].
+//! architectures of `architectures.rs`. Other models are rejected with an error that names the unsupported feature. Files are mapped, not copied: see [`panoply_tensor::HostBytes`].
 
 #![forbid(unsafe_code)]
 

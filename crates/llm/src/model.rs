@@ -1,4 +1,4 @@
-//! A model that generates text: file, tokenizer, weights and step in one.
+//! A language model: file, tokenizer, weights and the compiled step.
 
 use std::fmt;
 use std::path::Path;
@@ -15,26 +15,26 @@ use crate::packed::groups_by_expert;
 use crate::tokenizer::Tokenizer;
 use crate::weight_reader::stored_bytes;
 
-/// Numbers of tokens of a prompt that one step takes. The last tokens of a prompt are padded to the smallest number.
+/// Chunk sizes of prompts: a step takes one of these numbers of tokens. The last tokens of a prompt are padded to the smallest one.
 pub(crate) const PIECES: [usize; 3] = [16, 64, 256];
 
-/// Options of opening a model.
+/// Options for opening a model.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ModelOptions {
-    /// Positions of the key-value cache; that of the model by default.
+    /// Number of positions of the key-value cache; `None` for the context length of the model.
     pub context_length: Option<usize>,
 }
 
 type Step = JitFunction<'static, 3, 1, Cache>;
 
-/// The tokens of a step, see [`Weights::step`]: each further sequence has one.
+/// Tokens of a step; see [`Weights::step`].
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
-    /// The tokens of the first sequence, then one of each other.
+    /// Tokens of the first sequence, then one of each other.
     pub ids: Vec<i32>,
-    /// The row of the first token of each sequence.
+    /// Row of the first token of each sequence.
     pub starts: Vec<i32>,
-    /// The token of the first sequence after which its logits are.
+    /// Index of the token of the first sequence whose logits are returned.
     pub last: usize,
 }
 
@@ -48,7 +48,7 @@ impl Batch {
     }
 }
 
-/// A language model on a device.
+/// Language model on a device.
 ///
 /// ```no_run
 /// # use panoply_llm::{Model, ModelOptions, Request};
@@ -69,7 +69,7 @@ pub struct Model {
     device: Device,
     step: Step,
     weights_per_token: u64,
-    /// Compiled when it is first needed.
+    /// Compiled on first use.
     template: OnceLock<ChatTemplate>,
 }
 
@@ -83,11 +83,11 @@ impl fmt::Debug for Model {
 }
 
 impl Model {
-    /// Opens a GGUF file, or a folder of Hugging Face, on the current device.
+    /// Opens a GGUF file or a Hugging Face folder on the current device.
     ///
     /// # Errors
     ///
-    /// If the file is not valid, holds something that is not supported, or does not fit the device.
+    /// If the file is not valid, contains something unsupported, or does not fit the device.
     pub fn open(path: &Path, options: &ModelOptions) -> Result<Model> {
         Model::open_with_progress(path, options, &mut |_, _| {})
     }
@@ -146,36 +146,36 @@ impl Model {
         })
     }
 
-    /// The name that the file gives the model.
+    /// Returns the name of the model in the file.
     pub fn name(&self) -> Option<&str> {
         self.name.as_deref()
     }
 
-    /// The shape of the decoder.
+    /// Returns the configuration of the decoder.
     pub fn config(&self) -> &Config {
         &self.config
     }
 
-    /// The tokenizer.
+    /// Returns the tokenizer.
     pub fn tokenizer(&self) -> &Tokenizer {
         &self.tokenizer
     }
 
-    /// Bytes of the weights that a generated token reads.
+    /// Returns the number of bytes of weights that a generated token reads.
     pub fn weights_per_token(&self) -> u64 {
         self.weights_per_token
     }
 
-    /// Positions of the key-value cache.
+    /// Returns the number of positions of the key-value cache.
     pub fn context_length(&self) -> usize {
         self.context
     }
 
-    /// A conversation as the text that the model continues with the assistant's answer.
+    /// Renders a conversation to the text that the model continues with the assistant's answer.
     ///
     /// # Errors
     ///
-    /// If the model has no chat template, or the template refuses the conversation.
+    /// If the model has no chat template, or the template rejects the conversation.
     pub fn chat_text(&self, messages: &[Message]) -> Result<String> {
         let source = self.tokenizer.chat_template().ok_or_else(|| {
             Error::unsupported("the model has no chat template").note("continue a plain text with it instead")
@@ -190,11 +190,11 @@ impl Model {
         template.render(messages, true, self.tokenizer.special_tokens())
     }
 
-    /// The logits after the last of `ids`, whose first is at `position`; their keys and values are added to the cache.
+    /// Returns the logits after the last of `ids`, the first of which is at `position`. Their keys and values are added to the cache.
     ///
     /// # Errors
     ///
-    /// If an id is not of the vocabulary, the positions are outside the cache, or the device fails.
+    /// If an id is outside the vocabulary, the positions are outside the cache, or the device fails.
     pub fn logits(&self, cache: &mut Cache, ids: &[u32], position: usize) -> Result<Vec<f32>> {
         check_step(&self.config, self.context, ids, position)?;
         let (mut row, mut rest, mut logits) = (position, ids, None);
@@ -207,7 +207,7 @@ impl Model {
         logits.expect("there are tokens").to_vec::<f32>()
     }
 
-    /// Runs a step; returns the logits of each sequence, f32 `[sequences, vocab]`.
+    /// Runs a step and returns the logits of each sequence, f32 `[sequences, vocab]`.
     pub(crate) fn step(&self, cache: &mut Cache, batch: &Batch) -> Result<Tensor> {
         let array = |numbers: &[i32]| Tensor::from_slice_on(&self.device, numbers, [numbers.len()]);
         let inputs = [&array(&batch.ids), &array(&batch.starts), &Tensor::scalar(batch.last as i32)];
@@ -220,22 +220,22 @@ impl Model {
         self.pieces
     }
 
-    /// Number of tokens of the step for the next of `count` tokens: the largest piece that they fill, else the smallest.
+    /// Returns the chunk size for the next of `count` tokens: the largest one that they fill, else the smallest.
     pub(crate) fn piece_size(&self, count: usize) -> usize {
         self.pieces.iter().rev().find(|piece| **piece <= count).copied().unwrap_or(self.pieces[0])
     }
 
-    /// Rows of the cache for a sequence: the positions of the context, and those that a piece of padded tokens may reach beyond.
+    /// Returns the number of rows of the cache per sequence: the positions of the context, and those that a padded chunk can reach beyond it.
     pub(crate) fn slot_rows(&self) -> usize {
         self.context + self.pieces[0] - 1
     }
 
-    /// An empty cache for [`Model::logits`].
+    /// Creates an empty cache for [`Model::logits`].
     pub fn new_cache(&self) -> Cache {
         self.device.scope(|| empty_cache(&self.config, 1, self.slot_rows()))
     }
 
-    /// An empty cache for as many sequences, whose memory is allocated.
+    /// Creates and allocates an empty cache for `slots` sequences.
     pub(crate) fn allocate_cache(&self, slots: usize) -> Result<Cache> {
         self.device.scope(|| {
             let cache = empty_cache(&self.config, slots, self.slot_rows());
@@ -245,7 +245,7 @@ impl Model {
     }
 }
 
-/// The configuration, and the positions of the cache that the options ask for.
+/// Returns the configuration and the number of positions of the cache.
 fn sized(config: Config, options: &ModelOptions) -> Result<(Arc<Config>, usize)> {
     let trained = config.context_length;
     let context = options.context_length.unwrap_or(trained);

@@ -15,10 +15,10 @@ use panoply_tensor::{Error, Result};
 use crate::config::{Config, FeedForward};
 use crate::gguf::{Gguf, TensorInfo, Value};
 
-/// Elements that are encoded at once by one thread.
+/// Number of elements that a thread encodes at once.
 const CHUNK: usize = 1 << 18;
 
-/// A mixture of encodings.
+/// Mixture of encodings, as a quantization type of llama.cpp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QuantizedType {
     /// All weights in Q8_0.
@@ -50,7 +50,7 @@ impl QuantizedType {
         }
     }
 
-    /// The number of `general.file_type`.
+    /// Returns the value of `general.file_type`.
     fn file_type(self) -> u32 {
         match self {
             QuantizedType::Q8_0 => 7,
@@ -134,7 +134,7 @@ fn partial_path(output: &Path) -> PathBuf {
 
 enum WriteError {
     Io(std::io::Error),
-    /// A tensor with a number that is not finite, or too large for its encoding.
+    /// A tensor holds a number that is not finite, or too large for its encoding.
     Value(String),
 }
 
@@ -247,7 +247,7 @@ fn encode(
     Ok(true)
 }
 
-/// The choice of encodings for a model.
+/// Rules that choose the encoding of each tensor.
 struct Rules {
     kind: QuantizedType,
     blocks: usize,
@@ -278,7 +278,7 @@ impl Rules {
         })
     }
 
-    /// The encoding of a tensor in the output.
+    /// Returns the encoding of a tensor in the output.
     fn encoding(&self, name: &str, tensor: &TensorInfo) -> Encoding {
         if !is_quantized(name, tensor) {
             return tensor.encoding;
@@ -294,7 +294,7 @@ impl Rules {
         [wanted, smaller].into_iter().find(fits).unwrap_or(Encoding::F16)
     }
 
-    /// The encoding of a tensor whose rows have whole blocks of it.
+    /// Returns the encoding of a tensor whose rows have whole blocks of it.
     fn wanted(&self, name: &str, k: usize) -> Encoding {
         let base = self.kind.encoding();
         let is_mixed = self.kind == QuantizedType::Q4KM;
@@ -328,12 +328,12 @@ impl Rules {
     }
 }
 
-/// True for the projections to values, alone or with others.
+/// Returns true for the value projection, alone or merged with others.
 fn is_value(name: &str) -> bool {
     name.contains("attn_qkv.weight") || name.contains("attn_v.weight")
 }
 
-/// True for matrices that are quantized.
+/// Returns true for matrices that are quantized.
 fn is_quantized(name: &str, tensor: &TensorInfo) -> bool {
     let is_matrix = tensor.axes().iter().skip(1).any(|length| *length != 1);
     let is_kept = ["_norm.weight", "ffn_gate_inp"].iter().any(|part| name.contains(part))
@@ -341,7 +341,7 @@ fn is_quantized(name: &str, tensor: &TensorInfo) -> bool {
     is_matrix && name.ends_with("weight") && !is_kept
 }
 
-/// The number of a tensor's block; 0 outside of blocks.
+/// Returns the number of a tensor's block; 0 outside of blocks.
 fn block_number(name: &str) -> usize {
     let number = name.strip_prefix("blk.").and_then(|rest| rest.split('.').next());
     number.and_then(|number| number.parse().ok()).unwrap_or(0)

@@ -1,4 +1,4 @@
-//! From logits to a token.
+//! Sampling: penalties, filters and the choice of a token from logits.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -6,10 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use panoply_tensor::random::philox;
 use panoply_tensor::{Error, Result};
 
-/// Settings of how tokens are drawn: the filters apply in the order top-k, top-p, min-p, then the temperature.
+/// Sampling parameters. The filters apply in the order top-k, top-p, min-p, then the temperature.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sampling {
-    /// Divides the logits; 0 always takes the most likely token.
+    /// Temperature, which divides the logits; 0 always takes the most likely token.
     pub temperature: f32,
     /// Keeps this many of the most likely tokens; 0 keeps all.
     pub top_k: usize,
@@ -17,27 +17,28 @@ pub struct Sampling {
     pub top_p: f32,
     /// Keeps tokens at least this fraction as likely as the most likely; 0 keeps all.
     pub min_p: f32,
-    /// Divides positive logits of tokens of the prompt and the answer so far, multiplies negative ones; 1 leaves them. [Keskar et al. 2019]
+    /// Repetition penalty for the tokens of the prompt and the answer: divides positive logits and multiplies negative ones; 1 disables it.
+    /// [Keskar et al. 2019]
     pub repetition_penalty: f32,
-    /// Is taken from the logits of tokens of the answer so far; 0 leaves them.
+    /// Presence penalty, subtracted from the logits of tokens that occur in the answer; 0 disables it.
     pub presence_penalty: f32,
-    /// Is taken from the logits of tokens once for each time they are in the answer so far; 0 leaves them.
+    /// Frequency penalty, subtracted from the logits of a token once per occurrence in the answer; 0 disables it.
     pub frequency_penalty: f32,
 }
 
-/// The probability of a token that was drawn, and of the most likely ones.
+/// Log probabilities of a sampled token and of the most likely ones.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TokenLogprob {
-    /// The token.
+    /// Token id.
     pub token: u32,
-    /// The logarithm of its probability, before penalties, filters and temperature.
+    /// Log probability, before penalties, filters and temperature.
     pub logprob: f32,
-    /// The most likely tokens and the logarithms of their probabilities.
+    /// Most likely tokens and their log probabilities.
     pub top: Vec<(u32, f32)>,
 }
 
 impl Default for Sampling {
-    /// Temperature 0.8, top-k 40, top-p 0.95, min-p 0.05, no penalties.
+    /// Returns temperature 0.8, top-k 40, top-p 0.95, min-p 0.05 and no penalties.
     fn default() -> Sampling {
         Sampling {
             temperature: 0.8,
@@ -52,7 +53,7 @@ impl Default for Sampling {
 }
 
 impl Sampling {
-    /// The most likely token, always.
+    /// Returns parameters that always take the most likely token.
     pub fn greedy() -> Sampling {
         Sampling { temperature: 0.0, ..Sampling::default() }
     }
@@ -84,7 +85,7 @@ impl Sampling {
         Ok(())
     }
 
-    /// Applies the penalties for the tokens of the prompt and of the answer so far to logits.
+    /// Applies the penalties for the tokens of the prompt and of the answer to logits.
     pub fn penalize(&self, logits: &mut [f32], prompt: &[u32], answer: &[u32]) {
         if self.repetition_penalty != 1.0 {
             let seen: BTreeSet<u32> = prompt.iter().chain(answer).copied().collect();
@@ -107,7 +108,7 @@ impl Sampling {
         }
     }
 
-    /// The token that follows `position` under `seed`: the same for the same logits, whatever was drawn before.
+    /// Samples the token after `position`. It depends only on the logits, the seed and the position, not on earlier samples.
     ///
     /// # Errors
     ///
@@ -135,7 +136,7 @@ impl Sampling {
         Ok(drawn.or(kept.last()).expect("the most likely token is kept").0)
     }
 
-    /// The tokens that pass the filters with their logits, most likely first; equal ones by id. Without filters all by id.
+    /// Returns the tokens that pass the filters with their logits, most likely first and equal ones by id; without filters all tokens by id.
     ///
     /// Only as many are sorted as are kept, in parts: a vocabulary has tens of thousands of tokens, and the filters usually keep few.
     fn kept(&self, logits: &[f32], largest: f32) -> Vec<(u32, f32)> {
@@ -170,10 +171,10 @@ impl Sampling {
     }
 }
 
-/// Tokens that are sorted at first.
+/// Number of tokens that are sorted at first.
 const SORTED_AT_ONCE: usize = 64;
 
-/// The order of tokens by their logits, equal ones by id.
+/// Compares tokens by their logits, equal ones by id.
 fn more_likely((a, x): &(u32, f32), (b, y): &(u32, f32)) -> Ordering {
     y.total_cmp(x).then(a.cmp(b))
 }
@@ -187,7 +188,7 @@ fn sort_first(tokens: &mut [(u32, f32)], count: usize) {
 }
 
 impl TokenLogprob {
-    /// The logarithms of the probabilities of a token and of the `count` most likely ones, equal ones by id.
+    /// Computes the log probabilities of a token and of the `count` most likely ones, equal ones by id.
     pub fn new(logits: &[f32], token: u32, count: usize) -> TokenLogprob {
         let largest = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
         let sum: f64 = logits.iter().map(|logit| f64::from(logit - largest).exp()).sum();

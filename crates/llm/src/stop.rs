@@ -1,6 +1,6 @@
 //! Stop strings: a text ends before the first of them, even where tokens cut it.
 
-/// Holds text back while it may be the beginning of a stop string.
+/// Buffers text that can be the beginning of a stop string.
 #[derive(Debug, Default)]
 pub(crate) struct StopStrings {
     strings: Vec<String>,
@@ -8,7 +8,7 @@ pub(crate) struct StopStrings {
 }
 
 impl StopStrings {
-    /// Stop strings; empty ones are left out.
+    /// Creates a buffer for these stop strings; empty ones are ignored.
     pub fn new(strings: &[String]) -> StopStrings {
         StopStrings {
             strings: strings.iter().filter(|string| !string.is_empty()).cloned().collect(),
@@ -16,7 +16,7 @@ impl StopStrings {
         }
     }
 
-    /// Adds text; returns what is certain to come before a stop string, and whether one was found. After that nothing may be added.
+    /// Adds text. Returns the text that cannot be part of a stop string, and true if one was found; then no text may be added.
     pub fn push(&mut self, text: &str) -> (String, bool) {
         self.pending.push_str(text);
         let first = self.strings.iter().filter_map(|stop| self.pending.find(stop.as_str())).min();
@@ -33,7 +33,7 @@ impl StopStrings {
         (std::mem::replace(&mut self.pending, rest), false)
     }
 
-    /// The text that is still held back, when nothing comes any more.
+    /// Returns the buffered text at the end of the generation.
     pub fn finish(&mut self) -> String {
         std::mem::take(&mut self.pending)
     }
@@ -43,14 +43,14 @@ impl StopStrings {
 mod tests {
     use super::*;
 
-    /// The text before the first stop string, computed at once.
+    /// Returns the text before the first stop string of a complete text.
     fn expected<'a>(text: &'a str, stops: &[String]) -> &'a str {
         let first = stops.iter().filter_map(|stop| text.find(stop.as_str())).min();
         &text[..first.unwrap_or(text.len())]
     }
 
     #[test]
-    fn every_cutting_of_a_text_ends_at_the_first_stop_string() {
+    fn text_ends_at_the_first_stop_string_for_every_tokenization() {
         let texts = ["ab###c", "aaab", "x\n\nUser: y", "naïve €uro", "", "####", "aabaab€"];
         let stops: Vec<String> = ["###", "aab", "\n\nUser:", "€u"].map(str::to_string).into();
         for text in texts {
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn text_that_cannot_begin_a_stop_string_is_not_held_back() {
+    fn text_that_cannot_begin_a_stop_string_is_emitted_at_once() {
         let mut matcher = StopStrings::new(&["END".into(), String::new()]);
         assert_eq!(matcher.push("all E"), ("all ".into(), false));
         assert_eq!(matcher.push("N"), (String::new(), false));

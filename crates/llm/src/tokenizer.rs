@@ -1,7 +1,7 @@
 //! Text to token ids and back.
 //!
 //! Byte-level BPE and `tokenizer.json` run on Hugging Face's `tokenizers`; merges by score, which it does not have, are in
-//! [`sentence_piece`]. Ids become bytes by a table, so text can be streamed whatever the vocabulary is.
+//! [`sentence_piece`]. Ids are decoded to bytes by a table, so text can be streamed with every vocabulary.
 
 mod added_tokens;
 mod gguf;
@@ -14,7 +14,7 @@ use tokenizers::Tokenizer as Pipeline;
 
 use sentence_piece::SentencePiece;
 
-/// Tokens that end an answer, whatever the file says: their only use is that.
+/// Tokens that end an answer whatever the file says, since they have no other use.
 const END_TOKENS: &[&str] = &[
     "<|endoftext|>",
     "<|end_of_text|>",
@@ -26,12 +26,12 @@ const END_TOKENS: &[&str] = &[
     "<EOT>",
 ];
 
-/// A tokenizer with its special tokens.
+/// Tokenizer with its special tokens.
 pub struct Tokenizer {
     engine: Engine,
-    /// The bytes of each token; none for control tokens, which are not text.
+    /// Bytes of each token; empty for control tokens, which are not text.
     bytes: Vec<Vec<u8>>,
-    /// The token put before every prompt, if any, where the engine does not put it itself.
+    /// Token before every prompt, if any, where the engine does not add it itself.
     bos: Option<u32>,
     /// Tokens that end a generation.
     end: Vec<u32>,
@@ -41,7 +41,7 @@ pub struct Tokenizer {
     chat_template: Option<String>,
 }
 
-/// The implementation that turns text into ids.
+/// Implementation that converts text to ids.
 enum Engine {
     Pipeline(Box<Pipeline>),
     SentencePiece(Box<SentencePiece>),
@@ -50,14 +50,14 @@ enum Engine {
 /// Texts of special tokens, as chat templates use them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SpecialTokens {
-    /// Begins a prompt.
+    /// Token that begins a prompt.
     pub bos: Option<String>,
-    /// Ends a text.
+    /// Token that ends a text.
     pub eos: Option<String>,
 }
 
 impl Tokenizer {
-    /// The ids of a prompt, after the token that begins every prompt if the model has one.
+    /// Returns the ids of a prompt, after the token that begins every prompt if the model has one.
     ///
     /// # Errors
     ///
@@ -67,7 +67,7 @@ impl Tokenizer {
         Ok(self.bos.into_iter().chain(ids).collect())
     }
 
-    /// The ids of a text that has its special tokens already, as chat templates write it.
+    /// Returns the ids of a text that already contains its special tokens, such as the output of a chat template.
     ///
     /// # Errors
     ///
@@ -87,7 +87,7 @@ impl Tokenizer {
         }
     }
 
-    /// The text of ids, without control tokens; U+FFFD for bytes that are not UTF-8 and for ids outside the vocabulary.
+    /// Returns the text of ids, without control tokens; U+FFFD for bytes that are not UTF-8 and for ids outside the vocabulary.
     pub fn decode(&self, ids: &[u32]) -> String {
         let mut stream = DecodeStream::default();
         let mut text: String = ids.iter().map(|id| stream.push(self, *id)).collect();
@@ -98,40 +98,40 @@ impl Tokenizer {
         text
     }
 
-    /// The bytes of a token: none for control tokens, `None` for ids outside the vocabulary.
+    /// Returns the bytes of a token: empty for control tokens, `None` for ids outside the vocabulary.
     pub fn bytes(&self, id: u32) -> Option<&[u8]> {
         self.bytes.get(id as usize).map(Vec::as_slice)
     }
 
-    /// Number of tokens.
+    /// Returns the number of tokens.
     pub fn vocab_size(&self) -> usize {
         self.bytes.len()
     }
 
-    /// True if a token ends a generation.
+    /// Returns true if a token ends a generation.
     pub fn is_end(&self, id: u32) -> bool {
         self.end.contains(&id)
     }
 
-    /// Texts of special tokens.
+    /// Returns the texts of special tokens.
     pub fn special_tokens(&self) -> &SpecialTokens {
         &self.special
     }
 
-    /// The chat template of the model, if it has one.
+    /// Returns the chat template of the model, if it has one.
     pub fn chat_template(&self) -> Option<&str> {
         self.chat_template.as_deref()
     }
 }
 
-/// Text from tokens as they come: holds bytes back until they are a whole character.
+/// Decodes a stream of tokens: keeps bytes until they form a complete character.
 #[derive(Debug, Default)]
 pub struct DecodeStream {
     pending: Vec<u8>,
 }
 
 impl DecodeStream {
-    /// Adds a token; returns the text that is complete with it, perhaps none.
+    /// Adds a token and returns the text that is complete with it, possibly empty.
     pub fn push(&mut self, tokenizer: &Tokenizer, id: u32) -> String {
         self.pending.extend(tokenizer.bytes(id).unwrap_or("\u{fffd}".as_bytes()));
         let mut text = String::new();
@@ -153,18 +153,18 @@ impl DecodeStream {
         }
     }
 
-    /// The text of bytes that are still held back.
+    /// Returns the text of the remaining bytes.
     pub fn finish(&mut self) -> String {
         String::from_utf8_lossy(&std::mem::take(&mut self.pending)).into_owned()
     }
 }
 
-/// The bytes of a token of a byte-level vocabulary; `None` if a character is not of its alphabet.
+/// Returns the bytes of a token of a byte-level vocabulary; `None` if a character is not in its alphabet.
 fn byte_level(token: &str) -> Option<Vec<u8>> {
     token.chars().map(byte_of).collect()
 }
 
-/// The byte that GPT-2's byte-level vocabularies write as a character; `None` for other characters.
+/// Returns the byte that GPT-2's byte-level vocabularies write as a character; `None` for other characters.
 fn byte_of(character: char) -> Option<u8> {
     let is_itself = |byte: u8| matches!(byte, b'!'..=b'~' | 0xa1..=0xac | 0xae..=0xff);
     let code = u32::from(character);
@@ -175,7 +175,7 @@ fn byte_of(character: char) -> Option<u8> {
     }
 }
 
-/// The bytes of a token of a SentencePiece vocabulary: `▁` is a space, `<0xNN>` is a byte.
+/// Returns the bytes of a token of a SentencePiece vocabulary: `▁` is a space, `<0xNN>` is a byte.
 fn sentence_piece_bytes(token: &str) -> Vec<u8> {
     match byte_token(token) {
         Some(byte) => vec![byte],
@@ -183,7 +183,7 @@ fn sentence_piece_bytes(token: &str) -> Vec<u8> {
     }
 }
 
-/// The byte that a token `<0xNN>` stands for.
+/// Returns the byte of a token `<0xNN>`.
 fn byte_token(token: &str) -> Option<u8> {
     let digits = token.strip_prefix("<0x")?.strip_suffix('>')?;
     if digits.len() != 2 { None } else { u8::from_str_radix(digits, 16).ok() }

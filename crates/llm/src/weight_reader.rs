@@ -15,26 +15,26 @@ use panoply_tensor::{Device, Error, HostBytes, Result, Storage, Tensor};
 use crate::architectures::Names;
 use crate::packed::Packed;
 
-/// Bytes of a page of memory, at least.
+/// Minimum number of bytes of a memory page.
 const PAGE: usize = 4096;
-/// Bytes that are read between two reports.
+/// Number of bytes that are read between two progress reports.
 const PRELOADED: usize = 16 << 20;
 
-/// A file or folder of tensors.
+/// File or folder of tensors.
 pub trait TensorFile {
-    /// The path, for messages.
+    /// Returns the path, for messages.
     fn place(&self) -> String;
 
-    /// The names of all tensors.
+    /// Returns the names of all tensors.
     fn names(&self) -> Vec<&str>;
 
-    /// The encoding and the shape of a tensor, its contiguous axis last; axes before the last two may be joined.
+    /// Returns the encoding and the shape of a tensor, its contiguous axis last; axes before the last two may be merged.
     fn shape(&self, name: &str) -> Option<(Encoding, [usize; 2])>;
 
-    /// The bytes of the files that hold the tensors.
+    /// Returns the bytes of the files that hold the tensors.
     fn files(&self) -> &[Arc<HostBytes>];
 
-    /// The number of the file with the bytes of a tensor, and their position in it.
+    /// Returns the index of the file with the bytes of a tensor, and their position in it.
     fn location(&self, name: &str) -> Option<(usize, Range<usize>)>;
 }
 
@@ -44,7 +44,7 @@ pub(crate) fn stored_bytes(file: &dyn TensorFile) -> u64 {
     ranges.map(|(_, range)| range.len() as u64).sum()
 }
 
-/// A linear layer: the product with a matrix and a bias.
+/// Linear layer: the product with a matrix, plus a bias.
 #[derive(Debug)]
 pub(crate) struct Linear {
     pub weight: Packed,
@@ -52,7 +52,7 @@ pub(crate) struct Linear {
 }
 
 impl Linear {
-    /// f32 `[…, inputs]` to `[…, outputs]`.
+    /// Maps f32 `[…, inputs]` to `[…, outputs]`.
     pub fn apply(&self, x: &Tensor) -> Tensor {
         let product = self.weight.matmul(x);
         match &self.bias {
@@ -62,7 +62,7 @@ impl Linear {
     }
 }
 
-/// Refuses tensors that share bytes of a file: each would become memory of its own, so that a small file could take any amount.
+/// Rejects tensors that share bytes of a file: each would be allocated separately, so a small file could take any amount of memory.
 pub(crate) fn check_overlaps<'n>(
     tensors: impl Iterator<Item = (&'n str, &'n Range<usize>)>,
 ) -> std::result::Result<(), String> {
@@ -82,12 +82,12 @@ struct Rows {
     k: usize,
 }
 
-/// The bytes of rows.
+/// Bytes of rows.
 #[derive(Clone)]
 enum Bytes {
-    /// Of a file.
+    /// Bytes of a file.
     Stored(usize, Range<usize>),
-    /// Rearranged.
+    /// Rearranged bytes.
     Own(Vec<u8>),
 }
 
@@ -97,14 +97,14 @@ pub(crate) struct WeightReader<'a> {
     names: &'a Names,
     read: RefCell<BTreeSet<String>>,
     device: Device,
-    /// The files as memory of the device, if it can use them in place.
+    /// Files as memory of the device, if it can use them in place.
     in_place: Vec<Option<Storage>>,
     /// True if the pages of mapped files are read in advance, since all fit into memory.
     is_preloaded: bool,
     progress: RefCell<Progress<'a>>,
 }
 
-/// Bytes that are read.
+/// Number of bytes that have been read.
 struct Progress<'a> {
     done: u64,
     all: u64,
@@ -112,7 +112,7 @@ struct Progress<'a> {
 }
 
 impl<'a> WeightReader<'a> {
-    /// Reads onto the current device; `report` receives the bytes that are read, and of all.
+    /// Creates a reader for the current device; `report` receives the number of bytes read so far, and in total.
     pub fn new(
         file: &'a dyn TensorFile,
         names: &'a Names,
@@ -133,19 +133,19 @@ impl<'a> WeightReader<'a> {
         })
     }
 
-    /// The names of tensors in the format of the file.
+    /// Returns the names of tensors in the format of the file.
     pub fn names(&self) -> &'a Names {
         self.names
     }
 
-    /// The name of a tensor as the file has it: with the prefix or without.
+    /// Returns the name of a tensor in the file: with or without the prefix.
     fn find(&self, name: &str, ending: &str) -> Option<String> {
         let whole = format!("{}{name}{ending}", self.names.prefix);
         let short = format!("{name}{ending}");
         [whole, short].into_iter().find(|name| self.file.shape(name).is_some())
     }
 
-    /// True if the file has the weight of a layer.
+    /// Returns true if the file has the weight of a layer.
     pub fn has(&self, name: &str) -> bool {
         !name.is_empty() && self.find(name, ".weight").is_some()
     }
@@ -154,7 +154,7 @@ impl<'a> WeightReader<'a> {
         Error::corrupt(format!("{}: {what}", self.file.place()))
     }
 
-    /// The rows of a tensor of this shape; an axis of length one may be absent.
+    /// Returns the rows of a tensor of this shape; an axis of length one may be absent.
     fn rows(&self, name: &str, ending: &str, [rows, k]: [usize; 2]) -> Result<Rows> {
         let missing = || self.wrong(&format!("tensor {}{name}{ending} is missing", self.names.prefix));
         let name = self.find(name, ending).ok_or_else(missing)?;
@@ -217,17 +217,17 @@ impl<'a> WeightReader<'a> {
         }
     }
 
-    /// A matrix, never transposed.
+    /// Returns a matrix without transposing it.
     pub fn matrix(&self, name: &str, shape: [usize; 2]) -> Result<Packed> {
         self.packed(&self.rows(name, ".weight", shape)?)
     }
 
-    /// Takes the weight of a layer as read, if it is there.
+    /// Marks the weight of a layer as read, if it exists.
     pub fn skip(&self, name: &str) {
         self.read.borrow_mut().extend(self.find(name, ".weight"));
     }
 
-    /// The matrix of a block's layer.
+    /// Returns the matrix of a block's layer.
     fn layer_rows(&self, name: &str, [rows, k]: [usize; 2]) -> Result<Rows> {
         if !self.names.is_transposed {
             return self.rows(name, ".weight", [rows, k]);
@@ -245,7 +245,7 @@ impl<'a> WeightReader<'a> {
         Ok(Rows { bytes: Bytes::Own(bytes), encoding: stored.encoding, rows, k })
     }
 
-    /// The numbers of a vector, plus `added`.
+    /// Returns the elements of a vector, plus `added`.
     fn numbers(&self, name: &str, ending: &str, length: usize, added: f32) -> Result<Vec<f32>> {
         let rows = self.rows(name, ending, [1, length])?;
         let mut values = vec![0.0; length];
@@ -254,7 +254,7 @@ impl<'a> WeightReader<'a> {
         Ok(values)
     }
 
-    /// A vector f32 `[length]`, plus `added`.
+    /// Returns a vector f32 `[length]`, plus `added`.
     pub fn vector(&self, name: &str, ending: &str, length: usize, added: f32) -> Result<Tensor> {
         let values = self.numbers(name, ending, length, added)?;
         let vector = Tensor::from_slice(&values, [length]);
@@ -262,14 +262,14 @@ impl<'a> WeightReader<'a> {
         Ok(vector)
     }
 
-    /// A linear layer of `[outputs, inputs]`.
+    /// Returns a linear layer of `[outputs, inputs]`.
     pub fn linear(&self, name: &str, shape: [usize; 2], has_bias: bool) -> Result<Linear> {
         let weight = self.packed(&self.layer_rows(name, shape)?)?;
         let bias = has_bias.then(|| self.vector(name, ".bias", shape[0], 0.0)).transpose()?;
         Ok(Linear { weight, bias })
     }
 
-    /// Linear layers of these numbers of outputs, in one tensor one after another.
+    /// Returns linear layers with these numbers of outputs, which are concatenated in one tensor.
     pub fn fused(&self, name: &str, outputs: &[usize], inputs: usize, has_bias: bool) -> Result<Vec<Linear>> {
         let all = outputs.iter().sum();
         let rows = self.layer_rows(name, [all, inputs])?;
@@ -292,7 +292,7 @@ impl<'a> WeightReader<'a> {
         outputs.iter().map(|count| part(*count)).collect()
     }
 
-    /// The matrices of all experts, one after another: `[experts · rows, k]`.
+    /// Returns the concatenated matrices of all experts: `[experts · rows, k]`.
     pub fn experts(&self, name: &str, count: usize, [rows, k]: [usize; 2]) -> Result<Packed> {
         let all = count.checked_mul(rows).filter(|all| i32::try_from(*all).is_ok());
         let all = all.ok_or_else(|| self.wrong(&format!("{count} experts of {rows} rows are too many")))?;
@@ -312,7 +312,7 @@ impl<'a> WeightReader<'a> {
         self.packed(&Rows { bytes: Bytes::Own(joined), rows: all, ..first })
     }
 
-    /// Refuses tensors that were not read.
+    /// Checks that every tensor was read.
     pub fn finish(&self) -> Result<()> {
         let read = self.read.borrow();
         let is_ignored = |name: &str| self.names.ignored.iter().any(|ending| name.ends_with(ending));

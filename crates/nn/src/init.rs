@@ -15,19 +15,17 @@ pub fn uniform(shape: &[usize], bound: f64, rng: &mut Rng) -> Tensor {
     rng.uniform(shape) * (2.0 * bound) - bound
 }
 
-/// Kaiming (He) initialization, uniform with variance 2 / ((1 + slope²) · fan-in), for leaky ReLU with this slope (0 for ReLU). [He et al.
-/// 2015]
+/// Kaiming (He) initialization, uniform with variance 2 / ((1 + negative_slope²) · fan-in), for leaky ReLU (0 for ReLU). [He et al. 2015]
 #[doc(alias = "kaiming_uniform_")]
-pub fn kaiming_uniform(shape: &[usize], slope: f64, rng: &mut Rng) -> Tensor {
-    let deviation = (2.0 / ((1.0 + slope * slope) * fans(shape).0)).sqrt();
+pub fn kaiming_uniform(shape: &[usize], negative_slope: f64, rng: &mut Rng) -> Tensor {
+    let deviation = (2.0 / ((1.0 + negative_slope * negative_slope) * fans(shape).0)).sqrt();
     uniform(shape, deviation * 3f64.sqrt(), rng)
 }
 
-/// Kaiming (He) initialization, normal with variance 2 / ((1 + slope²) · fan-in), for leaky ReLU with this slope (0 for ReLU). [He et al.
-/// 2015]
+/// Kaiming (He) initialization, normal with variance 2 / ((1 + negative_slope²) · fan-in), for leaky ReLU (0 for ReLU). [He et al. 2015]
 #[doc(alias = "kaiming_normal_")]
-pub fn kaiming_normal(shape: &[usize], slope: f64, rng: &mut Rng) -> Tensor {
-    rng.normal(shape) * (2.0 / ((1.0 + slope * slope) * fans(shape).0)).sqrt()
+pub fn kaiming_normal(shape: &[usize], negative_slope: f64, rng: &mut Rng) -> Tensor {
+    rng.normal(shape) * (2.0 / ((1.0 + negative_slope * negative_slope) * fans(shape).0)).sqrt()
 }
 
 /// Xavier (Glorot) initialization, uniform with variance 2 / (fan-in + fan-out), for tanh and sigmoid. [Glorot and Bengio 2010]
@@ -46,12 +44,12 @@ pub fn xavier_normal(shape: &[usize], rng: &mut Rng) -> Tensor {
 
 /// Samples from the normal distribution with this standard deviation, truncated at two deviations by resampling. Runs on the host.
 #[doc(alias = "trunc_normal_")]
-pub fn trunc_normal(shape: &[usize], deviation: f64, rng: &mut Rng) -> Tensor {
+pub fn trunc_normal(shape: &[usize], std: f64, rng: &mut Rng) -> Tensor {
     let mut numbers = Normals::default();
     let mut next = || loop {
         let number = numbers.next(rng);
         if number.abs() <= 2.0 {
-            return (number * deviation) as f32;
+            return (number * std) as f32;
         }
     };
     let values: Vec<f32> = (0..shape.iter().product()).map(|_| next()).collect();

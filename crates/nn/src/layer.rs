@@ -154,8 +154,8 @@ impl<'a> ForwardContext<'a> {
     /// Sets the valid length of each sequence: integers `[batch]`, each at least 1; the time steps after it are padding. Without lengths
     /// all time steps are valid. Recurrent layers, attention, [`crate::LastTimeStep`] and [`crate::TimeMean`] use them.
     #[must_use]
-    pub fn with_seq_lengths(mut self, times: Option<&Tensor>) -> ForwardContext<'a> {
-        self.times = times.cloned();
+    pub fn with_seq_lengths(mut self, seq_lengths: Option<&Tensor>) -> ForwardContext<'a> {
+        self.times = seq_lengths.cloned();
         self
     }
 

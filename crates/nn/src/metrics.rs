@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use panoply_tensor::{DType, Error, Result, Tensor};
 
-/// Returns the fraction of rows of logits `[batch, classes]` whose label, `[batch]` i32, is among the `count` largest logits, as a tensor
+/// Returns the fraction of rows of logits `[batch, classes]` whose label, `[batch]` i32, is among the `k` largest logits, as a tensor
 /// of shape `[]`.
-pub fn top_k_accuracy(logits: &Tensor, labels: &Tensor, count: usize) -> Tensor {
-    let places = logits.topk(count, -1).indices;
+pub fn top_k_accuracy(logits: &Tensor, labels: &Tensor, k: usize) -> Tensor {
+    let places = logits.topk(k, -1).indices;
     places.eq(&labels.unsqueeze(-1)).any(-1).cast(DType::F32).mean(..)
 }
 
@@ -28,14 +28,14 @@ impl ConfusionMatrix {
     /// Counts labels and predicted classes, both `[batch]` i32, on the host.
     ///
     /// # Errors
-    /// If shapes or element types differ from that, or a class is not in 0 .. `classes`.
-    pub fn new(labels: &Tensor, predicted: &Tensor, classes: usize) -> Result<ConfusionMatrix> {
+    /// If shapes or element types differ from that, or a class is not in 0 .. `num_classes`.
+    pub fn new(labels: &Tensor, predicted: &Tensor, num_classes: usize) -> Result<ConfusionMatrix> {
         if labels.shape()? != predicted.shape()? || labels.shape()?.ndim() != 1 {
             return Err(Error::mistake(format!(
                 "labels {labels:?} and predictions {predicted:?} must have the same shape [batch]"
             )));
         }
-        ConfusionMatrix::of(&labels.to_vec::<i32>()?, &predicted.to_vec::<i32>()?, classes)
+        ConfusionMatrix::of(&labels.to_vec::<i32>()?, &predicted.to_vec::<i32>()?, num_classes)
     }
 
     /// Counts labels and predicted classes in host memory.

@@ -70,15 +70,15 @@ pub(crate) fn place(mut element: usize, dims: &[usize]) -> Vec<usize> {
     place
 }
 
-/// Evaluates a tensor and checks properties of its elements: `ensure!(shares, finite, probabilities, within(0.0, 1.0))?`. The check runs on
+/// Evaluates a tensor and checks properties of its elements: `ensure!(y, finite, probabilities, within(0.0, 1.0))?`. The check runs on
 /// the tensor's device. An error has the number of wrong elements and the position of the first.
 ///
 /// ```
 /// # use panoply_nn::ensure;
 /// # use panoply_tensor::Tensor;
-/// let shares = Tensor::from_slice(&[1.0f32, 2.0], [1, 2]).softmax(-1);
-/// ensure!(shares, finite, probabilities)?;
-/// let error = ensure!(shares * 2.0, within(0.0, 1.0)).unwrap_err();
+/// let y = Tensor::from_slice(&[1.0f32, 2.0], [1, 2]).softmax(-1);
+/// ensure!(y, finite, probabilities)?;
+/// let error = ensure!(y * 2.0, within(0.0, 1.0)).unwrap_err();
 /// assert!(error.message().contains("is not within 0 ..= 1: 1 of 2 elements, the first 1.46"));
 /// # Ok::<(), panoply_tensor::Error>(())
 /// ```

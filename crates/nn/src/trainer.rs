@@ -52,10 +52,10 @@ pub struct TrainConfig {
 
 impl TrainConfig {
     /// Creates a configuration with these epochs and this batch size, a constant learning rate, f32, no early stopping and no checkpoint.
-    pub fn new(epochs: usize, batch: usize) -> TrainConfig {
+    pub fn new(epochs: usize, batch_size: usize) -> TrainConfig {
         TrainConfig {
             epochs,
-            batch_size: batch,
+            batch_size,
             patience: None,
             monitor: Monitor::Loss,
             lr_schedule: LrSchedule::Constant,
@@ -69,9 +69,9 @@ impl TrainConfig {
         }
     }
 
-    /// Creates a configuration with the fewest epochs over `examples` examples that make at least `steps` steps.
-    pub fn with_min_steps(steps: usize, examples: usize, batch: usize) -> TrainConfig {
-        TrainConfig::new(steps.div_ceil(Cuts::new(examples, batch).count().max(1)), batch)
+    /// Creates a configuration with the fewest epochs over `num_examples` examples that make at least `min_steps` steps.
+    pub fn with_min_steps(min_steps: usize, num_examples: usize, batch_size: usize) -> TrainConfig {
+        TrainConfig::new(min_steps.div_ceil(Cuts::new(num_examples, batch_size).count().max(1)), batch_size)
     }
 
     /// Returns the number of optimizer steps over `examples` examples, which is what an [`LrSchedule`] counts.

@@ -19,8 +19,9 @@ impl<M: Module + Layer + Clone, R: UpdateRule> Trainer<M, R> {
     ///
     /// # Errors
     /// If the examples do not fit the model, or planning fails.
-    pub fn memory_plan(&self, training: &TrainConfig, train: &Dataset, batch: usize) -> Result<MemoryPlan> {
-        let examples: Vec<usize> = (0..batch.clamp(1, train.len().max(1))).map(|i| i % train.len().max(1)).collect();
+    pub fn memory_plan(&self, training: &TrainConfig, train: &Dataset, batch_size: usize) -> Result<MemoryPlan> {
+        let examples: Vec<usize> =
+            (0..batch_size.clamp(1, train.len().max(1))).map(|i| i % train.len().max(1)).collect();
         let all = train.select(&examples).full_batch();
         // A step gathers its examples from the whole data set.
         let places = Tensor::from_slice(&(0..examples.len() as i32).collect::<Vec<i32>>(), [examples.len()]);

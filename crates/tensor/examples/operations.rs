@@ -1,5 +1,5 @@
-//! Times of single operations on the CPU, a line each: its name and milliseconds with a tab between, then the same with its slopes.
-//! Arrays are of some megabytes, which caches hold. `operations.py` in `xtask` has the same in PyTorch.
+//! Times single operations on the CPU. Each line has the name and milliseconds, separated by a tab; a second line includes the gradients.
+//! Arrays have a few megabytes, which fit into the caches. `operations.py` in `xtask` has the same in PyTorch.
 //!
 //! `operations [PART OF A NAME]`
 
@@ -284,19 +284,19 @@ fn measure(part: &str) -> Result<()> {
         ("eye", vec![], false, |_| Tensor::eye(2048, DType::F32)),
         ("arange", vec![], false, |_| Tensor::arange(1 << 22)),
     ];
-    for (name, inputs, has_slopes, op) in rows {
+    for (name, inputs, differentiable, op) in rows {
         if !name.contains(part) {
             continue;
         }
         let inputs: Vec<Tensor> = inputs.into_iter().cloned().collect();
         println!("{name}\t{:.4}", median(|| op(&inputs).eval())?);
-        if has_slopes {
+        if differentiable {
             let wanted: Vec<&Tensor> = inputs.iter().filter(|x| x.dtype().is_float()).collect();
-            let flow = op(&inputs).ones_like();
-            flow.eval()?;
+            let grad_output = op(&inputs).ones_like();
+            grad_output.eval()?;
             let both = || {
                 let y = op(&inputs);
-                let mut all = (&y * &flow).sum(..).gradients(&wanted)?;
+                let mut all = (&y * &grad_output).sum(..).gradients(&wanted)?;
                 all.push(y);
                 eval(&all.iter().collect::<Vec<&Tensor>>())
             };

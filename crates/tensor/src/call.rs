@@ -56,9 +56,9 @@ pub(crate) struct TracedBody {
     /// The graph of the body.
     pub call: Arc<Call>,
     /// Cached VJPs by the outputs that have a cotangent; `None` if not differentiable.
-    flows: Mutex<HashMap<Vec<u32>, Option<Arc<VjpPlan>>>>,
+    vjps: Mutex<HashMap<Vec<u32>, Option<Arc<VjpPlan>>>>,
     /// Cached JVPs: maps (inputs, input tangents) to the output tangent; `None` if not differentiable.
-    moves: Mutex<JvpCache>,
+    jvps: Mutex<JvpCache>,
     /// Custom VJP of the first output.
     rule: Option<CustomVjp>,
     /// The operation on inputs with a leading batch axis, if it is defined for them.
@@ -110,9 +110,9 @@ impl<S: CallAttrs + Clone + Send + Sync + 'static, const N: usize, const M: usiz
             };
             Box::new(again) as BatchedBody
         };
-        let run = |stand_ins: &[Tensor]| {
-            let stand_ins = std::array::from_fn(|n| &stand_ins[n]);
-            let (outputs, routine) = (body(stand_ins, &settings).into(), routine(stand_ins, &settings));
+        let run = |placeholders: &[Tensor]| {
+            let placeholders = std::array::from_fn(|n| &placeholders[n]);
+            let (outputs, routine) = (body(placeholders, &settings).into(), routine(placeholders, &settings));
             TraceResult { outputs, routine, batched_body: in_batches.then(again) }
         };
         let rule = gradient.map(|gradient| rule(gradient, &settings));
@@ -189,7 +189,7 @@ impl Tensor {
         settings: S,
         body: fn([&Tensor; N], &S) -> Tensor,
     ) -> Tensor {
-        let run = |stand_ins: &[Tensor]| vec![body(std::array::from_fn(|n| &stand_ins[n]), &settings)].into();
+        let run = |placeholders: &[Tensor]| vec![body(std::array::from_fn(|n| &placeholders[n]), &settings)].into();
         match TracedBody::of(name, (body as usize, None), &settings, &inputs, run, None) {
             Ok(body) => body.apply(&inputs, 0),
             Err(mistake) => mistake,
@@ -208,7 +208,7 @@ impl Tensor {
         body: fn([&Tensor; N], &S) -> Tensor,
         gradient: VjpFn<S, N>,
     ) -> Tensor {
-        let run = |stand_ins: &[Tensor]| vec![body(std::array::from_fn(|n| &stand_ins[n]), &settings)].into();
+        let run = |placeholders: &[Tensor]| vec![body(std::array::from_fn(|n| &placeholders[n]), &settings)].into();
         let rule = rule(gradient, &settings);
         match TracedBody::of(name, (body as usize, Some(gradient as usize)), &settings, &inputs, run, Some(rule)) {
             Ok(body) => body.apply(&inputs, 0),
@@ -236,7 +236,8 @@ impl Tensor {
         settings: S,
         body: fn([&Tensor; N], &S) -> [Tensor; M],
     ) -> [Tensor; M] {
-        let run = |stand_ins: &[Tensor]| Vec::from(body(std::array::from_fn(|n| &stand_ins[n]), &settings)).into();
+        let run =
+            |placeholders: &[Tensor]| Vec::from(body(std::array::from_fn(|n| &placeholders[n]), &settings)).into();
         match TracedBody::of(name, (body as usize, None), &settings, &inputs, run, None) {
             Ok(body) => std::array::from_fn(|output| body.apply(&inputs, output as u32)),
             Err(mistake) => std::array::from_fn(|_| mistake.clone()),
@@ -252,7 +253,7 @@ impl Tensor {
         body: fn(&[Tensor], &S) -> Tensor,
         gradient: fn(&[Tensor], &Tensor, &S) -> Vec<Option<Tensor>>,
     ) -> Tensor {
-        let run = |stand_ins: &[Tensor]| vec![body(stand_ins, &settings)].into();
+        let run = |placeholders: &[Tensor]| vec![body(placeholders, &settings)].into();
         let (known, own) = (settings.clone(), inputs.len());
         let rule: CustomVjp = Box::new(move |inputs, _, g| gradient(&inputs[..own], g, &known));
         match TracedBody::of(name, (body as usize, Some(gradient as usize)), &settings, inputs, run, Some(rule)) {
@@ -272,7 +273,7 @@ impl Tensor {
         settings: S,
         body: fn(&[Tensor], &S) -> Vec<Tensor>,
     ) -> Result<Vec<Tensor>> {
-        let run = |stand_ins: &[Tensor]| body(stand_ins, &settings).into();
+        let run = |placeholders: &[Tensor]| body(placeholders, &settings).into();
         match TracedBody::of(name, (body as usize, None), &settings, inputs, run, None) {
             Ok(body) => Ok((0..body.outputs.len()).map(|output| body.apply(inputs, output as u32)).collect()),
             Err(mistake) => mistake.check().map(|()| vec![mistake]),
@@ -307,17 +308,17 @@ impl TracedBody {
         // Traced without the lock: bodies call others.
         let numbered = lengths.iter().zip(inputs.len() as u32..);
         let lengths: Vec<Tensor> = numbered.map(|(length, n)| length.placeholder(n)).collect();
-        let mut stand_ins: Vec<Tensor> = Vec::with_capacity(inputs.len() + lengths.len());
+        let mut placeholders: Vec<Tensor> = Vec::with_capacity(inputs.len() + lengths.len());
         for (n, input) in inputs.iter().enumerate() {
             let live = key.ends.get(n).and_then(|ends| ValidLengths::bind_placeholder(ends, &lengths));
-            stand_ins.push(input.placeholder_with_dims(n as u32, live));
+            placeholders.push(input.placeholder_with_dims(n as u32, live));
         }
-        let traced = run(&stand_ins);
-        stand_ins.extend(lengths);
+        let traced = run(&placeholders);
+        placeholders.extend(lengths);
         if let Some(error) = traced.outputs.iter().find_map(|output| output.check().err()) {
             return Err(Tensor::mistake(error.relocated(Location::caller())));
         }
-        let body = match TracedBody::new(name, stand_ins, inputs.len(), traced, rule) {
+        let body = match TracedBody::new(name, placeholders, inputs.len(), traced, rule) {
             Ok(body) => Arc::new(body),
             Err(error) => return Err(Tensor::mistake(error)),
         };
@@ -359,8 +360,8 @@ impl TracedBody {
             used_inputs: reads,
             length_inputs: measures,
             call,
-            flows: Mutex::default(),
-            moves: Mutex::default(),
+            vjps: Mutex::default(),
+            jvps: Mutex::default(),
             rule,
             again,
         })
@@ -375,13 +376,13 @@ impl TracedBody {
     /// Returns an output of the operation on these inputs.
     #[track_caller]
     pub fn apply(self: &Arc<TracedBody>, inputs: &[&Tensor], output: u32) -> Tensor {
-        let stand_in = &self.outputs[output as usize];
+        let placeholder = &self.outputs[output as usize];
         let source = NodeKind::Call(self.clone(), output);
         if let Err(error) = check_lengths(&self.length_inputs, |at| inputs[at]) {
             return Tensor::mistake(error);
         }
-        if inputs.len() == self.inputs.len() && stand_in.0.valid_lengths.is_none() {
-            return Tensor::step(source, inputs, stand_in.0.shape.clone(), stand_in.dtype(), None);
+        if inputs.len() == self.inputs.len() && placeholder.0.valid_lengths.is_none() {
+            return Tensor::step(source, inputs, placeholder.0.shape.clone(), placeholder.dtype(), None);
         }
         let lengths = if inputs.len() < self.inputs.len() { lengths(inputs.iter().copied()) } else { Vec::new() };
         let given: Vec<&Tensor> = inputs.iter().copied().chain(&lengths).collect();
@@ -389,8 +390,8 @@ impl TracedBody {
             let at = self.inputs.iter().position(|input| input.ptr_eq(own));
             given[at.expect("every length of an output is an input")].clone()
         };
-        let live = stand_in.0.valid_lengths.as_ref().and_then(|live| live.map_lengths(length));
-        Tensor::step(source, &given, stand_in.0.shape.clone(), stand_in.dtype(), live)
+        let live = placeholder.0.valid_lengths.as_ref().and_then(|live| live.map_lengths(length));
+        Tensor::step(source, &given, placeholder.0.shape.clone(), placeholder.dtype(), live)
     }
 
     /// Returns the gradient of each input given the cotangents of some outputs; `None` if not differentiable.
@@ -414,46 +415,52 @@ impl TracedBody {
     fn apply_custom_vjp(
         &self,
         inputs: &[Tensor],
-        OutputCotangent { tensor, cotangent: flow, .. }: &OutputCotangent,
+        OutputCotangent { tensor, cotangent, .. }: &OutputCotangent,
     ) -> Result<Vec<Option<Tensor>>> {
         let rule = self.rule.as_ref().expect("the body has a custom VJP");
-        let flows = rule(inputs, tensor, flow);
-        for (flow, input) in flows.iter().zip(inputs) {
-            let Some(flow) = flow else { continue };
-            flow.check()?;
-            if (&flow.0.shape, flow.dtype()) != (&input.0.shape, input.dtype()) {
+        let grads = rule(inputs, tensor, cotangent);
+        for (grad, input) in grads.iter().zip(inputs) {
+            let Some(grad) = grad else { continue };
+            grad.check()?;
+            if (&grad.0.shape, grad.dtype()) != (&input.0.shape, input.dtype()) {
                 let name = &self.call.name;
-                return Err(Error::mistake(format!("gradient of {name}: {flow:?} does not match its input {input:?}")));
+                return Err(Error::mistake(format!("gradient of {name}: {grad:?} does not match its input {input:?}")));
             }
         }
-        Ok(flows)
+        Ok(grads)
     }
 
     fn derived_vjp(&self, inputs: &[Tensor], given: &[&OutputCotangent]) -> Result<Option<Vec<Option<Tensor>>>> {
         let outputs: Vec<u32> = given.iter().map(|of| of.output).collect();
-        let known = || self.flows.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = || self.vjps.lock().unwrap_or_else(PoisonError::into_inner);
         let found = known().get(&outputs).cloned();
         // Derived without the lock: bodies call others.
-        let flows = match found {
-            Some(flows) => flows,
+        let plan = match found {
+            Some(plan) => plan,
             None => {
                 let derived = self.derive(&outputs)?.map(Arc::new);
                 known().entry(outputs).or_insert(derived).clone()
             }
         };
-        let Some(flows) = flows else { return Ok(None) };
+        let Some(plan) = plan else { return Ok(None) };
         let given: Vec<&Tensor> = inputs.iter().chain(given.iter().map(|of| &of.cotangent)).collect();
-        Ok(Some(flows.to.iter().map(|to| to.map(|output| flows.body.apply(&given, output))).collect()))
+        Ok(Some(plan.to.iter().map(|to| to.map(|output| plan.body.apply(&given, output))).collect()))
     }
 
     /// Returns the tangent of `y`, an output on these inputs; `None` if not differentiable. An input without a
     /// tangent is `None`.
-    pub fn jvp(&self, output: u32, inputs: &[Tensor], y: &Tensor, moves: &[Option<Tensor>]) -> Result<Option<Tensor>> {
+    pub fn jvp(
+        &self,
+        output: u32,
+        inputs: &[Tensor],
+        y: &Tensor,
+        tangents: &[Option<Tensor>],
+    ) -> Result<Option<Tensor>> {
         if output == 0 && self.rule.is_some() {
-            return self.linear_transpose(inputs, y, moves);
+            return self.linear_transpose(inputs, y, tangents);
         }
-        let which = (output, moves.iter().map(Option::is_some).collect::<Vec<bool>>());
-        let known = || self.moves.lock().unwrap_or_else(PoisonError::into_inner);
+        let which = (output, tangents.iter().map(Option::is_some).collect::<Vec<bool>>());
+        let known = || self.jvps.lock().unwrap_or_else(PoisonError::into_inner);
         let found = known().get(&which).cloned();
         let body = match found {
             Some(body) => body,
@@ -462,34 +469,35 @@ impl TracedBody {
                 known().entry(which).or_insert(derived).clone()
             }
         };
-        let given: Vec<&Tensor> = inputs.iter().chain(moves.iter().flatten()).collect();
+        let given: Vec<&Tensor> = inputs.iter().chain(tangents.iter().flatten()).collect();
         Ok(body.map(|body| body.apply(&given, 0)))
     }
 
     fn derive_jvp(&self, output: u32, which: &[bool]) -> Result<Option<TracedBody>> {
-        let moving: Vec<&Tensor> = self.inputs.iter().zip(which).filter(|(_, moves)| **moves).map(|(x, _)| x).collect();
-        let numbered = moving.iter().zip(self.inputs.len() as u32..);
-        let directions: Vec<Tensor> = numbered.map(|(input, n)| input.placeholder(n)).collect();
+        let with_tangent: Vec<&Tensor> =
+            self.inputs.iter().zip(which).filter(|(_, has_tangent)| **has_tangent).map(|(x, _)| x).collect();
+        let numbered = with_tangent.iter().zip(self.inputs.len() as u32..);
+        let tangents: Vec<Tensor> = numbered.map(|(input, n)| input.placeholder(n)).collect();
         let result = &self.outputs[output as usize];
-        let Some(moved) = jvp(result, &moving, &directions.iter().collect::<Vec<&Tensor>>())?.tangent else {
+        let Some(tangent) = jvp(result, &with_tangent, &tangents.iter().collect::<Vec<&Tensor>>())?.tangent else {
             return Ok(None);
         };
-        let inputs = self.inputs.iter().cloned().chain(directions).collect();
+        let inputs = self.inputs.iter().cloned().chain(tangents).collect();
         let name = format!("derivative of {}", self.call.name);
-        TracedBody::whole(&name, inputs, vec![moved], None).map(Some)
+        TracedBody::whole(&name, inputs, vec![tangent], None).map(Some)
     }
 
     /// Returns the JVP from the custom VJP. The VJP is linear in the cotangent, so the JVP is its transpose.
-    fn linear_transpose(&self, inputs: &[Tensor], y: &Tensor, moves: &[Option<Tensor>]) -> Result<Option<Tensor>> {
+    fn linear_transpose(&self, inputs: &[Tensor], y: &Tensor, tangents: &[Option<Tensor>]) -> Result<Option<Tensor>> {
         let g = y.zeros_like();
-        let flows =
+        let grads =
             self.apply_custom_vjp(inputs, &OutputCotangent { output: 0, tensor: y.clone(), cotangent: g.clone() })?;
         let mut sum: Option<Tensor> = None;
-        for (flow, moved) in flows.iter().zip(moves) {
-            let (Some(flow), Some(moved)) = (flow, moved) else { continue };
-            let Vjp { cotangents: mut flows, non_differentiable: cut } = vjp(&[(flow, moved.clone())], &[&g])?;
+        for (grad, tangent) in grads.iter().zip(tangents) {
+            let (Some(grad), Some(tangent)) = (grad, tangent) else { continue };
+            let Vjp { mut cotangents, non_differentiable: cut } = vjp(&[(grad, tangent.clone())], &[&g])?;
             // The VJP is identically zero, hence so is the JVP.
-            let term = flows.remove(0).or_else(|| cut.is_none().then(|| y.zeros_like()));
+            let term = cotangents.remove(0).or_else(|| cut.is_none().then(|| y.zeros_like()));
             sum = sum.into_iter().chain(term).reduce(|sum, term| sum + term);
         }
         Ok(sum)
@@ -536,14 +544,14 @@ impl TracedBody {
         let one = |(input, each): (&Tensor, &bool)| if *each { input.single() } else { input.clone() };
         let (singles, single_y, single_g) =
             (inputs.iter().zip(each).map(one).collect::<Vec<_>>(), y.single(), g.single());
-        let flows = rule(&singles, &single_y, &single_g);
+        let grads = rule(&singles, &single_y, &single_g);
         let given = zip_batched(&singles, inputs, each).chain([(&single_y, y.clone()), (&single_g, g.clone())]);
-        let mut whole = batch.apply(given, &flows.iter().flatten().cloned().collect::<Vec<Tensor>>()).into_iter();
-        let flow = |(flow, each): (&Option<Tensor>, &bool)| {
-            let whole = flow.as_ref().and_then(|_| whole.next())?;
+        let mut whole = batch.apply(given, &grads.iter().flatten().cloned().collect::<Vec<Tensor>>()).into_iter();
+        let sum_shared = |(grad, each): (&Option<Tensor>, &bool)| {
+            let whole = grad.as_ref().and_then(|_| whole.next())?;
             Some(if *each { whole } else { whole.reduced(ReduceOp::Sum, vec![0]).squeeze(0) })
         };
-        flows.iter().zip(each).map(flow).collect()
+        grads.iter().zip(each).map(sum_shared).collect()
     }
 
     fn derive(&self, outputs: &[u32]) -> Result<Option<VjpPlan>> {
@@ -552,13 +560,13 @@ impl TracedBody {
             results().zip(self.inputs.len() as u32..).map(|(result, n)| result.placeholder(n)).collect();
         let wanted: Vec<&Tensor> = self.inputs.iter().collect();
         let into: Vec<(&Tensor, Tensor)> = results().zip(given.iter().cloned()).collect();
-        let flows = vjp(&into, &wanted)?.cotangents;
+        let cotangents = vjp(&into, &wanted)?.cotangents;
         let mut outputs: Vec<Tensor> = Vec::new();
-        let to = flows.into_iter().map(|flow| {
-            let flow = flow?;
-            let known = outputs.iter().position(|known| Arc::ptr_eq(&known.0, &flow.0));
+        let to = cotangents.into_iter().map(|cotangent| {
+            let cotangent = cotangent?;
+            let known = outputs.iter().position(|known| Arc::ptr_eq(&known.0, &cotangent.0));
             Some(known.unwrap_or_else(|| {
-                outputs.push(flow);
+                outputs.push(cotangent);
                 outputs.len() - 1
             }) as u32)
         });

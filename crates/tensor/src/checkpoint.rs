@@ -71,7 +71,7 @@ impl Tensor {
 
 /// Returns the cotangents of a checkpoint's operands given the cotangent `g` of its result; `None` if all are `None`.
 /// The operands are the result, then `from` tensors that the result is recomputed from, then captured tensors.
-pub(crate) fn flows(operands: &[Tensor], from: usize, g: &Tensor) -> Result<Option<Vec<Option<Tensor>>>> {
+pub(crate) fn backward(operands: &[Tensor], from: usize, g: &Tensor) -> Result<Option<Vec<Option<Tensor>>>> {
     let (result, edges) = operands.split_first().expect("a checkpoint has a result");
     let lengths = lengths_of(result, edges);
     let late = |input: &Tensor| if lengths.contains_key(&at(input)) { input.clone() } else { input.after(g) };
@@ -79,9 +79,9 @@ pub(crate) fn flows(operands: &[Tensor], from: usize, g: &Tensor) -> Result<Opti
     let instead: Vec<&Tensor> = late.iter().chain(&edges[from..]).collect();
     let moved = edges.iter().map(at).zip(instead.iter().copied().cloned());
     let again = rebuilt(result, lengths.into_iter().chain(moved).collect());
-    let flows = vjp(&[(&again, g.clone())], &instead)?.cotangents;
-    let any = flows.iter().any(Option::is_some);
-    Ok(any.then(|| [None].into_iter().chain(flows).collect()))
+    let cotangents = vjp(&[(&again, g.clone())], &instead)?.cotangents;
+    let any = cotangents.iter().any(Option::is_some);
+    Ok(any.then(|| [None].into_iter().chain(cotangents).collect()))
 }
 
 /// Returns the dynamic lengths between `from` and `to`. They are not recomputed: they are single numbers, and axes

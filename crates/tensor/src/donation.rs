@@ -41,7 +41,7 @@ pub fn eval_donated(old: &mut Vec<Tensor>, new: Vec<Tensor>) -> Result<Vec<Tenso
     let roots: Vec<&Tensor> = new.iter().filter(|root| root.0.value.get().is_none()).collect();
     let device = roots.iter().find_map(|root| root.device().cloned()).map_or_else(Device::current, Ok)?;
     match roots.iter().all(|root| root.device().is_none_or(|other| *other == device)) {
-        true => eval_on(&device, &roots, |reached| spent(reached, &roots, old))?,
+        true => eval_on(&device, &roots, |reached| donated_leaves(reached, &roots, old))?,
         false => eval(&roots)?,
     }
     old.clear();
@@ -49,7 +49,7 @@ pub fn eval_donated(old: &mut Vec<Tensor>, new: Vec<Tensor>) -> Result<Vec<Tenso
 }
 
 /// Returns the leaves whose only handles are these tensors and nodes that only these tensors lead to.
-fn spent(reached: &TracedNodes<'_>, roots: &[&Tensor], old: &[Tensor]) -> Vec<u32> {
+fn donated_leaves(reached: &TracedNodes<'_>, roots: &[&Tensor], old: &[Tensor]) -> Vec<u32> {
     // Number of handles to each tensor that are accounted for.
     let mut known: Vec<usize> = vec![0; reached.order.len()];
     // A root that is a leaf keeps its value.
@@ -58,7 +58,7 @@ fn spent(reached: &TracedNodes<'_>, roots: &[&Tensor], old: &[Tensor]) -> Vec<u3
     for id in roots.chain(old.iter().filter_map(|tensor| reached.id(tensor))) {
         known[id.index()] += 1;
     }
-    let mut spent = Vec::new();
+    let mut donated = Vec::new();
     for (at, tensor) in reached.order.iter().enumerate().rev() {
         if Arc::strong_count(&tensor.0) != known[at] {
             continue;
@@ -76,11 +76,11 @@ fn spent(reached: &TracedNodes<'_>, roots: &[&Tensor], old: &[Tensor]) -> Vec<u3
             && reached.leaves[number as usize].handle_count() == 2
             && !reached.leaves[number as usize].is_read_only()
         {
-            spent.push(number);
+            donated.push(number);
         }
     }
     // Synchronizes with earlier holders, whose last use happened before.
     fence(Ordering::Acquire);
-    spent.sort_unstable();
-    spent
+    donated.sort_unstable();
+    donated
 }

@@ -200,11 +200,11 @@ pub fn eval(roots: &[&Tensor]) -> Result<()> {
     Ok(())
 }
 
-/// Evaluates tensors on one device. `spent` returns the donated leaves of the traced graph.
+/// Evaluates tensors on one device. `donated` returns the donated leaves of the traced graph.
 pub(crate) fn eval_on(
     device: &Device,
     roots: &[&Tensor],
-    spent: impl FnOnce(&TracedNodes<'_>) -> Vec<u32>,
+    donated: impl FnOnce(&TracedNodes<'_>) -> Vec<u32>,
 ) -> Result<()> {
     // Uploads need no plan.
     for root in roots {
@@ -218,7 +218,7 @@ pub(crate) fn eval_on(
     if roots.is_empty() {
         return Ok(());
     }
-    let mut traced = TracedGraph::with_donation(device, &roots, spent)?;
+    let mut traced = TracedGraph::with_donation(device, &roots, donated)?;
     let ready = plan_cache::lookup_or_compile(device, std::mem::take(&mut traced.graph))?;
     traced.upload_tables(device, |leaf| ready.reads(leaf))?;
     let values = ready.run(device, traced.leaves, &traced.slots)?;
@@ -253,17 +253,17 @@ impl<'a> TracedGraph<'a> {
         Ok(traced)
     }
 
-    /// Traces the roots like [`TracedGraph::new`], without computing tables. `spent` returns the donated leaves of
+    /// Traces the roots like [`TracedGraph::new`], without computing tables. `donated` returns the donated leaves of
     /// the graph.
     pub(crate) fn with_donation(
         device: &Device,
         roots: &[&'a Tensor],
-        spent: impl FnOnce(&TracedNodes<'_>) -> Vec<u32>,
+        donated: impl FnOnce(&TracedNodes<'_>) -> Vec<u32>,
     ) -> Result<TracedGraph<'a>> {
         let (mut tracer, order) = Tracer::trace(TraceMode::Run(device), roots)?;
         let asked = tracer.add_outputs(roots);
         tracer.graph.donated =
-            spent(&TracedNodes { order: &order, graph: &tracer.graph, leaves: &tracer.leaves, ids: &tracer.ids });
+            donated(&TracedNodes { order: &order, graph: &tracer.graph, leaves: &tracer.leaves, ids: &tracer.ids });
         let Tracer { graph, leaves, slots, tables, .. } = tracer;
         Ok(TracedGraph { graph, leaves, slots, roots: asked, tables })
     }
@@ -337,7 +337,7 @@ impl TracedFunction {
         let outputs: HashMap<NodeId, usize> =
             tracer.graph.outputs.iter().enumerate().map(|(at, output)| (*output, at)).collect();
         let which = results.iter().map(|result| outputs[&tracer.ids[&Arc::as_ptr(&result.0)]]).collect();
-        let Tracer { graph, leaves, slots, ties, tables, .. } = tracer;
+        let Tracer { graph, leaves, slots, bindings, tables, .. } = tracer;
         let mut leaves: Vec<Leaf> = leaves.into_iter().map(Leaf::Captured).collect();
         for (at, table) in tables {
             if let Leaf::Captured(nothing) = &leaves[at] {
@@ -345,8 +345,8 @@ impl TracedFunction {
             }
         }
         let mut slots: Vec<Number> = slots.into_iter().map(Number::Captured).collect();
-        for tie in ties {
-            match tie {
+        for binding in bindings {
+            match binding {
                 TraceBinding::Leaf(at, n) => leaves[at] = Leaf::Argument(n),
                 TraceBinding::Slot(at, number) => slots[at] = number,
             }
@@ -376,11 +376,11 @@ enum TraceMode<'d> {
 
 /// A graph under construction.
 struct Tracer<'d> {
-    scene: TraceMode<'d>,
+    mode: TraceMode<'d>,
     graph: Graph,
     leaves: Vec<Storage>,
     slots: Vec<Scalar>,
-    ties: Vec<TraceBinding>,
+    bindings: Vec<TraceBinding>,
     /// Tables that are not computed yet, with their index in `leaves`.
     tables: Vec<(usize, Tensor)>,
     ids: NodeMap<NodeId>,
@@ -394,14 +394,14 @@ enum TraceBinding {
 
 impl<'d> Tracer<'d> {
     /// Builds the graph of everything the roots depend on. Also returns the tensor of each node.
-    fn trace<'t>(scene: TraceMode<'d>, roots: &[&'t Tensor]) -> Result<(Tracer<'d>, Vec<&'t Tensor>)> {
+    fn trace<'t>(mode: TraceMode<'d>, roots: &[&'t Tensor]) -> Result<(Tracer<'d>, Vec<&'t Tensor>)> {
         let order = topological_order(roots, |tensor| tensor.0.value.get().is_some());
         let mut tracer = Tracer {
-            scene,
+            mode,
             graph: Graph::default(),
             leaves: Vec::new(),
             slots: Vec::new(),
-            ties: Vec::new(),
+            bindings: Vec::new(),
             tables: Vec::new(),
             ids: NodeMap::with_capacity_and_hasher(order.len(), Default::default()),
         };
@@ -449,7 +449,7 @@ impl<'d> Tracer<'d> {
     }
 
     fn leaf(&mut self, storage: Storage) -> Result<Op> {
-        match self.scene {
+        match self.mode {
             TraceMode::Run(_) | TraceMode::Bind(_) => {
                 self.leaves.push(storage);
                 Ok(Op::Input(self.leaves.len() as u32 - 1))
@@ -460,7 +460,7 @@ impl<'d> Tracer<'d> {
 
     /// Adds a number; in a function that is replayed a random word is drawn again in every run.
     fn random_word(&mut self, tensor: &Tensor, value: Scalar, word: Option<RngWord>) -> Result<Op> {
-        match (self.scene, word) {
+        match (self.mode, word) {
             (TraceMode::Body(_), _) => Ok(Op::Const(value)),
             (TraceMode::Run(_) | TraceMode::Bind(_), None) => Ok(self.number(value, None)),
             (TraceMode::Bind(given), Some(word)) if word.generator.0 == given.trace => {
@@ -470,22 +470,22 @@ impl<'d> Tracer<'d> {
         }
     }
 
-    fn number(&mut self, value: Scalar, tie: Option<Number>) -> Op {
-        self.ties.extend(tie.map(|number| TraceBinding::Slot(self.slots.len(), number)));
+    fn number(&mut self, value: Scalar, binding: Option<Number>) -> Op {
+        self.bindings.extend(binding.map(|number| TraceBinding::Slot(self.slots.len(), number)));
         self.slots.push(value);
         Op::ScalarInput(self.slots.len() as u32 - 1)
     }
 
     fn input(&mut self, tensor: &Tensor, n: u32) -> Result<Op> {
         let at = n as usize;
-        match self.scene {
+        match self.mode {
             TraceMode::Body(_) => Ok(Op::Input(n)),
             TraceMode::Bind(given) if given.placeholders.get(at).is_some_and(|input| input.ptr_eq(tensor)) => {
                 if let Some(value) = given.tensors[at].number() {
                     return Ok(self.number(value, Some(Number::Argument(at))));
                 }
                 let storage = given.tensors[at].0.value.get().expect("arguments have values");
-                self.ties.push(TraceBinding::Leaf(self.leaves.len(), at));
+                self.bindings.push(TraceBinding::Leaf(self.leaves.len(), at));
                 self.leaf(storage.clone())
             }
             TraceMode::Run(_) | TraceMode::Bind(_) => Err(no_value(tensor)),
@@ -505,7 +505,7 @@ impl<'d> Tracer<'d> {
     }
 
     fn device(&self) -> Result<&'d Device> {
-        match self.scene {
+        match self.mode {
             TraceMode::Run(device) => Ok(device),
             TraceMode::Bind(given) => Ok(given.device),
             TraceMode::Body(name) => Err(holds_data(name)),

@@ -85,8 +85,8 @@ pub(crate) fn vjp(into: &[(&Tensor, Tensor)], wanted: &[&Tensor]) -> Result<Vjp>
     let order = reverse_order(&into.iter().map(|(tensor, _)| *tensor).collect::<Vec<&Tensor>>());
     let reaches = reaching(&order, wanted);
     let mut siblings = call_outputs(&order);
-    let mut flows = CotangentMap::default();
-    into.iter().for_each(|(tensor, flow)| flows.add(tensor, flow.clone()));
+    let mut cotangents = CotangentMap::default();
+    into.iter().for_each(|(tensor, cotangent)| cotangents.add(tensor, cotangent.clone()));
     let mut cut: Option<Tensor> = None;
     for tensor in order {
         let inputs = &tensor.0.inputs;
@@ -97,11 +97,13 @@ pub(crate) fn vjp(into: &[(&Tensor, Tensor)], wanted: &[&Tensor]) -> Result<Vjp>
             // At the last output of the call all cotangents of its outputs are complete.
             let mut given: Vec<OutputCotangent> = Vec::new();
             for output in siblings.remove(&key(tensor)).unwrap_or_default() {
-                let (NodeKind::Call(_, number), Some(flow)) = (&output.0.source, flows.of(&output)) else { continue };
+                let (NodeKind::Call(_, number), Some(cotangent)) = (&output.0.source, cotangents.of(&output)) else {
+                    continue;
+                };
                 match given.last_mut().filter(|before| before.output == *number) {
                     // The same call was written twice.
-                    Some(before) => before.cotangent = &before.cotangent + flow,
-                    None => given.push(OutputCotangent { output: *number, tensor: output.clone(), cotangent: flow }),
+                    Some(before) => before.cotangent = &before.cotangent + cotangent,
+                    None => given.push(OutputCotangent { output: *number, tensor: output.clone(), cotangent }),
                 }
             }
             if given.is_empty() {
@@ -109,28 +111,28 @@ pub(crate) fn vjp(into: &[(&Tensor, Tensor)], wanted: &[&Tensor]) -> Result<Vjp>
             }
             body.vjp(inputs, &given)?
         } else {
-            let Some(flow) = flows.of(tensor) else { continue };
-            if flows.add_slice(tensor, &flow) {
+            let Some(cotangent) = cotangents.of(tensor) else { continue };
+            if cotangents.add_slice(tensor, &cotangent) {
                 continue;
             }
             if let (NodeKind::Op(Op::MatMul), [left, right]) = (&tensor.0.source, &inputs[..])
                 && reaches.contains(&key(right))
             {
-                flows.add_matmul(right, left, &flow);
+                cotangents.add_matmul(right, left, &cotangent);
             }
-            adjoint(tensor, &flow, |at| reaches.contains(&key(&inputs[at])))?
+            adjoint(tensor, &cotangent, |at| reaches.contains(&key(&inputs[at])))?
         };
         let Some(back) = back else {
             cut.get_or_insert_with(|| tensor.clone());
             continue;
         };
-        for (input, flow) in inputs.iter().zip(back) {
-            if let (Some(flow), true) = (flow, reaches.contains(&key(input))) {
-                flows.add(input, flow);
+        for (input, cotangent) in inputs.iter().zip(back) {
+            if let (Some(cotangent), true) = (cotangent, reaches.contains(&key(input))) {
+                cotangents.add(input, cotangent);
             }
         }
     }
-    Ok(Vjp { cotangents: wanted.iter().map(|tensor| flows.of(tensor)).collect(), non_differentiable: cut })
+    Ok(Vjp { cotangents: wanted.iter().map(|tensor| cotangents.of(tensor)).collect(), non_differentiable: cut })
 }
 
 /// Returns the outputs of each call in order of their index, keyed by the last of them in this order.
@@ -205,10 +207,10 @@ fn adjoint(y: &Tensor, g: &Tensor, wanted: impl Fn(usize) -> bool) -> Result<Opt
     let inputs = &y.0.inputs;
     let op = match &y.0.source {
         NodeKind::Op(op) => op,
-        NodeKind::Checkpoint(given) => return checkpoint::flows(inputs, *given, g),
+        NodeKind::Checkpoint(given) => return checkpoint::backward(inputs, *given, g),
         _ => return Ok(None),
     };
-    let one = |flow: Tensor| Ok(Some(vec![Some(flow)]));
+    let one = |grad: Tensor| Ok(Some(vec![Some(grad)]));
     let x = inputs.first();
     let x = || x.expect("this primitive has an input");
     match op {
@@ -259,8 +261,8 @@ fn adjoint(y: &Tensor, g: &Tensor, wanted: impl Fn(usize) -> bool) -> Result<Opt
         // The cotangent of the right operand is collected by [`CotangentMap::add_matmul`].
         Op::MatMul => Ok(Some(vec![Some(g.matmul(&inputs[1].t())), None])),
         Op::Gather(axis) => {
-            let flow = x().zeros_like().index_add(*axis as isize, &inputs[1], g);
-            Ok(Some(vec![Some(flow), None]))
+            let grad = x().zeros_like().index_add(*axis as isize, &inputs[1], g);
+            Ok(Some(vec![Some(grad), None]))
         }
         Op::ControlDependency => Ok(Some(vec![Some(g.clone()), None])),
         Op::CustomCall(..) => Ok(None),
@@ -334,31 +336,31 @@ fn product_adjoint(x: &Tensor, g: &Tensor, axes: &[usize]) -> Tensor {
 
 /// Scatters the cotangent of a slice back to the elements it was taken from, with zeros between.
 fn slice_adjoint(x: &Tensor, g: &Tensor, slices: &[Slice]) -> Tensor {
-    let mut flow = g.clone();
+    let mut grad = g.clone();
     for (axis, slice) in slices.iter().enumerate() {
         let whole = x.0.shape.dims()[axis];
         if slice.step < 0 {
-            flow = flow.flip(axis as isize);
+            grad = grad.flip(axis as isize);
         }
         let step = slice.step.unsigned_abs();
         let first = if slice.step < 0 { slice.start + step - step * slice.len.max(1) } else { slice.start };
         let mut spread = slice.len;
         if step > 1 && slice.len > 0 {
             // [n] → [n, 1] → [n, step] → [n · step], of which the last step - 1 zeros can be beyond the axis.
-            let dims = flow.0.shape.dims().to_vec();
+            let dims = grad.0.shape.dims().to_vec();
             let mut widths = vec![(0, 0); dims.len() + 1];
             widths[axis + 1] = (0, step - 1);
             let mut joined = dims;
             joined[axis] *= step;
-            flow = flow.unsqueeze(axis as isize + 1).pad(&widths).reshaped(Shape::new(joined));
+            grad = grad.unsqueeze(axis as isize + 1).pad(&widths).reshaped(Shape::new(joined));
             spread = ((slice.len - 1) * step) + 1;
-            flow = flow.narrow(axis as isize, 0, spread);
+            grad = grad.narrow(axis as isize, 0, spread);
         }
         let mut widths = vec![(0, 0); slices.len()];
         widths[axis] = (first, whole - first - spread);
-        flow = flow.pad(&widths);
+        grad = grad.pad(&widths);
     }
-    flow
+    grad
 }
 
 /// Returns `g` times the partial derivatives of a scalar operation with respect to the wanted operands.
@@ -370,9 +372,9 @@ fn partials(
     wanted: &dyn Fn(usize) -> bool,
 ) -> Option<Vec<Option<Tensor>>> {
     let number = |value: f64| g.literal(value);
-    let one = |flow: Tensor| Some(vec![Some(flow)]);
-    let each = |flows: &[&dyn Fn() -> Tensor]| {
-        Some(flows.iter().enumerate().map(|(at, flow)| wanted(at).then(flow)).collect::<Vec<Option<Tensor>>>())
+    let one = |grad: Tensor| Some(vec![Some(grad)]);
+    let each = |grads: &[&dyn Fn() -> Tensor]| {
+        Some(grads.iter().enumerate().map(|(at, grad)| wanted(at).then(grad)).collect::<Vec<Option<Tensor>>>())
     };
     if !g.dtype().is_float() || !y.dtype().is_float() {
         return None;
@@ -381,8 +383,8 @@ fn partials(
     let in_steps = matches!(op, Alu::Math(_) | Alu::Sqrt | Alu::Div | Alu::Rem | Alu::Pow);
     if in_steps && g.is_half() {
         let wide: Vec<Tensor> = x.iter().map(Tensor::widened).collect();
-        let flows = partials(op, &wide, &y.widened(), &g.widened(), wanted)?;
-        return Some(flows.into_iter().map(|flow| flow.map(|flow| flow.cast(g.dtype()))).collect());
+        let grads = partials(op, &wide, &y.widened(), &g.widened(), wanted)?;
+        return Some(grads.into_iter().map(|grad| grad.map(|grad| grad.cast(g.dtype()))).collect());
     }
     match op {
         Alu::Neg => one(-g),

@@ -231,18 +231,18 @@ impl<const N: usize, const M: usize, S: State> JitFunction<'_, N, M, S> {
     /// Traces the function on placeholders and keeps the trace.
     fn trace(&self, device: &Device, state: &S, given: &[Tensor], ends: LengthPattern) -> Result<Arc<Trace>> {
         let trace = Node::next_serial();
-        let (stand_ins, own) = placeholders(given, &ends);
-        let mut stood = state.clone();
-        let (mut waiting, mut generators) = (stand_ins[N..own].iter(), 0);
-        stood.visit_leaves(&mut |piece| match piece {
+        let (placeholders, own) = placeholders(given, &ends);
+        let mut traced_state = state.clone();
+        let (mut waiting, mut generators) = (placeholders[N..own].iter(), 0);
+        traced_state.visit_leaves(&mut |piece| match piece {
             StateLeaf::Tensor(tensor) => tensor.clone_from(waiting.next().expect(SAME)),
             StateLeaf::Rng(rng) => {
-                rng.stand_in((trace, generators));
+                rng.set_placeholder((trace, generators));
                 generators += 1;
             }
         });
-        let mut results = Vec::from((self.function)(&mut stood, std::array::from_fn(|n| &stand_ins[n])));
-        let after = StateAfterTrace::of(&mut stood, trace)?;
+        let mut results = Vec::from((self.function)(&mut traced_state, std::array::from_fn(|n| &placeholders[n])));
+        let after = StateAfterTrace::of(&mut traced_state, trace)?;
         results.extend(after.tensors);
         if (results.len(), after.drawn.len()) != (M + own - N, generators) {
             let (had, has) = (own - N + generators, results.len() - M + after.drawn.len());
@@ -256,11 +256,11 @@ impl<const N: usize, const M: usize, S: State> JitFunction<'_, N, M, S> {
         results.extend(lengths);
         device.scope(|| eval_captured(&results, trace))?;
         let roots: Vec<&Tensor> = results.iter().collect();
-        let known = TraceBindings { device, trace, tensors: given, placeholders: &stand_ins };
+        let known = TraceBindings { device, trace, tensors: given, placeholders: &placeholders };
         let (TracedFunction { graph, leaves, slots }, which) = TracedFunction::new(&known, &roots)?;
         let place = |result: &Tensor| {
             let output = || which[results.iter().position(|other| other.ptr_eq(result)).expect("it is a result")];
-            let same = stand_ins.iter().position(|input| input.ptr_eq(result));
+            let same = placeholders.iter().position(|input| input.ptr_eq(result));
             same.map_or_else(|| OutputOrigin::Computed(output()), OutputOrigin::Argument)
         };
         let outcomes = results[..all].iter().map(|result| TraceOutput::of(result, place)).collect();
@@ -269,7 +269,7 @@ impl<const N: usize, const M: usize, S: State> JitFunction<'_, N, M, S> {
             accuracy: (device.math_mode(), device.is_tf32_allowed()),
             given: given.iter().map(TensorSignature::of).collect(),
             ends,
-            measures: dynamic_dim::measured(&results[..all], &stand_ins[..own]),
+            measures: dynamic_dim::measured(&results[..all], &placeholders[..own]),
             inputs: N,
             graph,
             ready: Mutex::default(),
@@ -292,15 +292,15 @@ impl<const N: usize, const M: usize, S: State> JitFunction<'_, N, M, S> {
 /// lengths of these.
 fn placeholders(given: &[Tensor], ends: &LengthPattern) -> (Vec<Tensor>, usize) {
     let own = if ends.is_empty() { given.len() } else { ends.len() };
-    let stand_in = |n: usize, live: Option<Box<ValidLengths>>| {
+    let placeholder = |n: usize, live: Option<Box<ValidLengths>>| {
         let node = &given[n].0;
         let source = NodeKind::Input(n as u32);
         Tensor::with_valid_lengths(source, Vec::new(), node.shape.clone(), node.dtype, node.device.clone(), live)
     };
-    let lengths: Vec<Tensor> = (own..given.len()).map(|n| stand_in(n, None)).collect();
-    let own_stand_in =
-        |n: usize| stand_in(n, ends.get(n).and_then(|ends| ValidLengths::bind_placeholder(ends, &lengths)));
-    let all = (0..own).map(own_stand_in).chain(lengths.iter().cloned()).collect();
+    let lengths: Vec<Tensor> = (own..given.len()).map(|n| placeholder(n, None)).collect();
+    let own_placeholder =
+        |n: usize| placeholder(n, ends.get(n).and_then(|ends| ValidLengths::bind_placeholder(ends, &lengths)));
+    let all = (0..own).map(own_placeholder).chain(lengths.iter().cloned()).collect();
     (all, own)
 }
 
@@ -466,27 +466,27 @@ impl Trace {
             fence(Ordering::Acquire);
             own && node.value.get().is_some_and(|storage| storage.handle_count() == 1 && !storage.is_read_only())
         };
-        let spent = |(at, leaf): (usize, &Leaf)| match leaf {
+        let donated = |(at, leaf): (usize, &Leaf)| match leaf {
             Leaf::Argument(n) if alone(*n) && !stays(*n) => Some(at as u32),
             Leaf::Argument(_) | Leaf::Captured(_) | Leaf::Table(..) => None,
         };
-        let spent = self.leaves.iter().enumerate().filter_map(spent).collect();
+        let donated = self.leaves.iter().enumerate().filter_map(donated).collect();
         // Synchronizes with earlier holders, whose last use happened before.
         fence(Ordering::Acquire);
-        spent
+        donated
     }
 
     /// Returns the plan for these donated leaves. The last plan is kept.
-    fn compiled_plan(&self, spent: Vec<u32>) -> Result<Arc<CompiledPlan>> {
+    fn compiled_plan(&self, donated: Vec<u32>) -> Result<Arc<CompiledPlan>> {
         let kept = || self.ready.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((known, ready)) = &*kept()
-            && *known == spent
+            && *known == donated
         {
             return Ok(ready.clone());
         }
-        let graph = Graph { donated: spent.clone(), ..self.graph.clone() };
+        let graph = Graph { donated: donated.clone(), ..self.graph.clone() };
         let ready = plan_cache::lookup_or_compile(&self.device, graph)?;
-        *kept() = Some((spent, ready.clone()));
+        *kept() = Some((donated, ready.clone()));
         Ok(ready)
     }
 }

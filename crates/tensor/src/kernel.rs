@@ -31,7 +31,7 @@ impl Tensor {
         grid: impl Into<Grid>,
     ) -> [Tensor; M] {
         let settings = (grid.into().0.to_vec(), shapes.to_vec());
-        let run = |stand_ins: &[Tensor]| match authored(build, &settings, stand_ins) {
+        let run = |placeholders: &[Tensor]| match trace_kernel(build, &settings, placeholders) {
             Ok(outputs) => outputs.into(),
             Err(error) => vec![Tensor::mistake(error)].into(),
         };
@@ -43,21 +43,21 @@ impl Tensor {
 }
 
 /// Returns the outputs of a kernel on placeholders of its inputs.
-fn authored(
+fn trace_kernel(
     build: fn() -> Result<Kernel>,
     (grid, shapes): &(Vec<u64>, Vec<Shape>),
-    stand_ins: &[Tensor],
+    placeholders: &[Tensor],
 ) -> Result<Vec<Tensor>> {
     let kernel = Arc::new(verify(build()?)?);
     let grid = std::array::from_fn(|axis| grid[axis]);
-    let authored = Arc::new(CustomKernel::new(kernel, grid, shapes.clone())?);
-    let given: Vec<(&Shape, DType)> = stand_ins.iter().map(|input| (&input.0.shape, input.dtype())).collect();
-    let name = &authored.kernel.name;
-    authored.check(&given).map_err(|why| Error::mistake(format!("kernel {name}: {why}")))?;
-    let inputs: Vec<&Tensor> = stand_ins.iter().collect();
-    let outputs = authored.outputs.iter().enumerate();
+    let custom = Arc::new(CustomKernel::new(kernel, grid, shapes.clone())?);
+    let given: Vec<(&Shape, DType)> = placeholders.iter().map(|input| (&input.0.shape, input.dtype())).collect();
+    let name = &custom.kernel.name;
+    custom.check(&given).map_err(|why| Error::mistake(format!("kernel {name}: {why}")))?;
+    let inputs: Vec<&Tensor> = placeholders.iter().collect();
+    let outputs = custom.outputs.iter().enumerate();
     let output = |(n, (shape, dtype)): (usize, &(Shape, DType))| {
-        Tensor::primitive(Op::CustomCall(authored.clone(), n as u32), &inputs, shape.clone(), *dtype)
+        Tensor::primitive(Op::CustomCall(custom.clone(), n as u32), &inputs, shape.clone(), *dtype)
     };
     Ok(outputs.map(output).collect())
 }

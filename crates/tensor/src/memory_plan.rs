@@ -38,14 +38,14 @@ impl MemoryPlan {
     pub fn for_eval_donated(old: &[&Tensor], roots: &[&Tensor]) -> Result<MemoryPlan> {
         let device = roots.iter().find_map(|root| root.device().cloned()).map_or_else(Device::current, Ok)?;
         let waiting: Vec<&Tensor> = roots.iter().copied().filter(|root| root.0.value.get().is_none()).collect();
-        let spent = |reached: &TracedNodes<'_>| {
+        let donated = |reached: &TracedNodes<'_>| {
             let leaves = old.iter().filter_map(|tensor| match reached.graph.node(reached.id(tensor)?).op {
                 Op::Input(number) => Some(number),
                 _ => None,
             });
             leaves.collect::<BTreeSet<u32>>().into_iter().collect()
         };
-        let mut traced = TracedGraph::with_donation(&device, &waiting, spent)?;
+        let mut traced = TracedGraph::with_donation(&device, &waiting, donated)?;
         let ready = plan_cache::lookup_or_compile(&device, std::mem::take(&mut traced.graph))?;
         traced.upload_tables(&device, |leaf| ready.reads(leaf))?;
         let inputs = traced.leaves.iter().map(panoply_runtime::Storage::bytes).sum();

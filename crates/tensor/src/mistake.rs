@@ -13,17 +13,17 @@ use crate::tensor::Tensor;
 /// An error of the caller, and whether it was reported.
 pub(crate) struct Mistake {
     error: Error,
-    told: AtomicBool,
+    reported: AtomicBool,
 }
 
 impl Mistake {
     pub fn new(error: Error) -> Mistake {
-        Mistake { error, told: AtomicBool::new(false) }
+        Mistake { error, reported: AtomicBool::new(false) }
     }
 
     /// Returns the error and marks it as reported.
     pub fn report(&self) -> Error {
-        self.told.store(true, Ordering::Relaxed);
+        self.reported.store(true, Ordering::Relaxed);
         self.error.clone()
     }
 
@@ -46,7 +46,7 @@ impl Tensor {
 
 impl Drop for Mistake {
     fn drop(&mut self) {
-        if !*self.told.get_mut() {
+        if !*self.reported.get_mut() {
             let lines = || self.error.to_string().lines().map(str::trim).collect::<Vec<&str>>().join("; ");
             log::warn(|| format!("a mistake was never reported: {}", lines()));
         }

@@ -238,12 +238,12 @@ impl Rng {
     }
 
     /// Turns this into the placeholder of a generator argument.
-    pub(crate) fn stand_in(&mut self, generator: (u64, usize)) {
+    pub(crate) fn set_placeholder(&mut self, generator: (u64, usize)) {
         let (start, left) = (self.counter, self.fields());
         self.traced = Some(TracedRng { generator, start, left, wrong: Arc::default() });
     }
 
-    /// Returns the number of blocks drawn since [`Rng::stand_in`], or the operation that a replay could not repeat.
+    /// Returns the number of blocks drawn since [`Rng::set_placeholder`], or the operation that a replay could not repeat.
     pub(crate) fn drawn_as(&self, generator: (u64, usize)) -> Result<u64, &'static str> {
         let Some(traced) = self.traced.as_ref().filter(|traced| traced.generator == generator) else {
             return Err("replaces it, which would be repeated in every call; set it outside");

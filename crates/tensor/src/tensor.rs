@@ -109,8 +109,8 @@ impl Tensor {
 
     /// Creates an i32 tensor of indices: `x.index_select(0, &Tensor::from_indices(&[0, 2]))`.
     #[track_caller]
-    pub fn from_indices(positions: &[usize]) -> Tensor {
-        let numbers = positions.iter().map(|position| i32::try_from(*position).map_err(|_| position));
+    pub fn from_indices(indices: &[usize]) -> Tensor {
+        let numbers = indices.iter().map(|position| i32::try_from(*position).map_err(|_| position));
         match numbers.collect::<Result<Vec<i32>, &usize>>() {
             Ok(numbers) => Tensor::from_slice(&numbers, [numbers.len()]),
             Err(position) => {

@@ -33,7 +33,7 @@ impl Program {
         let newer = !has.is_empty();
         let info = Validator::new(ValidationFlags::all(), has).validate(&module);
         let info = info.map_err(|error| wrong(error.emit_to_string(source)))?;
-        let mut told = PipelineConstants::default();
+        let mut constants = PipelineConstants::default();
         let mut decided = String::new();
         for name in module.overrides.iter().filter_map(|(_, known)| known.name.clone()) {
             let axis = ["items0", "items1", "items2"].iter().position(|known| *known == name);
@@ -41,10 +41,10 @@ impl Program {
                 Some(axis) => format!("// {name} = {}: set by the launch\n", group[axis]),
                 None => format!("// {name} = false: set by a test when the device is opened\n"),
             };
-            told.insert(name, axis.map_or(0.0, |axis| f64::from(group[axis])));
+            constants.insert(name, axis.map_or(0.0, |axis| f64::from(group[axis])));
         }
         let point = Some((ShaderStage::Compute, entry));
-        let (module, info) = process_overrides(&module, &info, point, &told).map_err(wrong)?;
+        let (module, info) = process_overrides(&module, &info, point, &constants).map_err(wrong)?;
         let (module, info) = (module.into_owned(), info.into_owned());
         Ok(Program { module, info, entry: entry.to_string(), newer, decided })
     }

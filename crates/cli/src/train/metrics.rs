@@ -73,13 +73,13 @@ impl Metrics {
     }
 
     /// Computes the metrics of class probabilities, one row per example.
-    fn of_classes(shares: &[f32], labels: &[i32], counts: &ConfusionMatrix) -> Result<Metrics> {
+    fn of_classes(probabilities: &[f32], labels: &[i32], counts: &ConfusionMatrix) -> Result<Metrics> {
         let classes = counts.num_classes;
         let top = || -> Result<f64> {
-            let shares = Tensor::from_slice(shares, [labels.len(), classes]);
-            top_k_accuracy(&shares, &Tensor::from_slice(labels, [labels.len()]), TOP_K).item()
+            let probabilities = Tensor::from_slice(probabilities, [labels.len(), classes]);
+            top_k_accuracy(&probabilities, &Tensor::from_slice(labels, [labels.len()]), TOP_K).item()
         };
-        let second: Vec<f32> = shares.iter().skip(1).step_by(classes).copied().collect();
+        let second: Vec<f32> = probabilities.iter().skip(1).step_by(classes).copied().collect();
         let positive: Vec<bool> = labels.iter().map(|label| *label == 1).collect();
         Ok(Metrics {
             macro_f1: Some(counts.macro_f1()),
@@ -91,25 +91,29 @@ impl Metrics {
     }
 
     /// Computes the metrics of label probabilities and actual labels, one row per example.
-    fn of_answers(shares: &[f32], right: &[f32], labels: Vec<String>) -> Result<(Metrics, Vec<ConfusionMatrix>)> {
+    fn of_answers(
+        probabilities: &[f32],
+        right: &[f32],
+        labels: Vec<String>,
+    ) -> Result<(Metrics, Vec<ConfusionMatrix>)> {
         let width = labels.len();
         let column =
             |values: &[f32], at: usize| -> Vec<f32> { values.iter().skip(at).step_by(width).copied().collect() };
         let (mut each, mut counted) = (Vec::new(), Vec::new());
         for (at, label) in labels.into_iter().enumerate() {
-            let (shares, right) = (column(shares, at), column(right, at));
+            let (probabilities, right) = (column(probabilities, at), column(right, at));
             let classes = |values: &[f32]| {
                 let classes: Vec<i32> = values.iter().map(|value| i32::from(*value >= POSITIVE_THRESHOLD)).collect();
                 Tensor::from_slice(&classes, [classes.len()])
             };
-            let counts = ConfusionMatrix::new(&classes(&right), &classes(&shares), 2)?;
+            let counts = ConfusionMatrix::new(&classes(&right), &classes(&probabilities), 2)?;
             let positive: Vec<bool> = right.iter().map(|right| *right >= POSITIVE_THRESHOLD).collect();
             let (accuracy, f1) = (Some(counts.accuracy()), Some(counts.f1(1)));
             each.push(LabelMetrics {
                 label,
                 accuracy,
                 f1,
-                roc_auc: roc_auc(&shares, &positive).ok(),
+                roc_auc: roc_auc(&probabilities, &positive).ok(),
                 ..LabelMetrics::default()
             });
             counted.push(counts);
@@ -265,8 +269,8 @@ pub fn main_artifact(source: &DataFormat) -> &'static str {
 }
 
 /// Returns the index of the largest element.
-pub fn argmax(shares: &[f32]) -> usize {
-    shares.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1)).map_or(0, |(at, _)| at)
+pub fn argmax(probabilities: &[f32]) -> usize {
+    probabilities.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1)).map_or(0, |(at, _)| at)
 }
 
 #[cfg(test)]
@@ -280,9 +284,9 @@ mod tests {
     fn multilabel_metrics_match_scikit_learn() {
         Device::get("cpu").unwrap().scope(|| {
             let right = [1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0];
-            let shares = [0.9, 0.1, 0.6, 0.7, 0.4, 0.2, 0.1, 0.3];
+            let probabilities = [0.9, 0.1, 0.6, 0.7, 0.4, 0.2, 0.1, 0.3];
             let labels = vec!["a".to_string(), "never".to_string()];
-            let (measures, counts) = Metrics::of_answers(&shares, &right, labels).unwrap();
+            let (measures, counts) = Metrics::of_answers(&probabilities, &right, labels).unwrap();
             // For `a`, recall and precision are 1 of 2; 3 of 4 pairs are ranked correctly.
             let a = &measures.per_label[0];
             assert_eq!((a.accuracy, a.f1, a.roc_auc), (Some(0.5), Some(0.5), Some(0.75)));

@@ -21,7 +21,7 @@ pub struct TrainOptions {
     #[command(flatten)]
     pub length: LengthArgs,
     #[command(flatten)]
-    pub manner: TrainArgs,
+    pub args: TrainArgs,
 }
 
 /// Duration of training.
@@ -134,17 +134,17 @@ impl TrainOptions {
     /// dropped.
     #[must_use]
     pub fn merged_over(self, other: TrainOptions) -> TrainOptions {
-        let (here, mut there) = (self.manner, other.manner);
-        if let Some(mover) = here.optimizer.filter(|mover| *mover != there.optimizer()) {
+        let (here, mut there) = (self.args, other.args);
+        if let Some(optimizer) = here.optimizer.filter(|optimizer| *optimizer != there.optimizer()) {
             (there.learning_rate, there.momentum) = (None, None);
-            there.weight_decay = there.weight_decay.filter(|_| mover.weight_decay().is_some());
+            there.weight_decay = there.weight_decay.filter(|_| optimizer.weight_decay().is_some());
         }
         if here.clip_norm.or(here.clip_value).is_some() {
             (there.clip_norm, there.clip_value) = (None, None);
         }
         TrainOptions {
             length: if self.length.epochs.or(self.length.min_steps).is_some() { self.length } else { other.length },
-            manner: TrainArgs {
+            args: TrainArgs {
                 batch_size: here.batch_size.or(there.batch_size),
                 accumulate_grad_batches: here.accumulate_grad_batches.or(there.accumulate_grad_batches),
                 optimizer: here.optimizer.or(there.optimizer),

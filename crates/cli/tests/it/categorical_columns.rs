@@ -22,20 +22,20 @@ fn categorical_columns_are_trained_and_predicted() {
     let train = ["train", "ship.csv", "--drop-columns", "name"];
     let report = dir.json(&[&train[..], &["--label", "saved", "--epochs", "12"]].concat());
     assert!(report["accuracy"].as_f64().unwrap() > 0.95, "{report}");
-    let said = text(&dir.run(&["train", "--resume", "runs/ship-1", "--epochs", "13"]).stderr);
-    assert!(said.contains("target saved with 2 classes, categorical columns class, sex; mlp"), "{said}");
+    let stderr = text(&dir.run(&["train", "--resume", "runs/ship-1", "--epochs", "13"]).stderr);
+    assert!(stderr.contains("target saved with 2 classes, categorical columns class, sex; mlp"), "{stderr}");
     // Columns in another order, and without those that are not needed.
     dir.write("more.csv", "class,age,sex\nthird,40,female\nfirst,40,female\nfirst,5,male\nsecond,40,male\n");
-    let judged = dir.json(&["predict", "runs/ship-1", "more.csv"]);
+    let predicted = dir.json(&["predict", "runs/ship-1", "more.csv"]);
     let read: Vec<&str> =
-        judged["predictions"].as_array().unwrap().iter().map(|one| one["predicted"].as_str().unwrap()).collect();
+        predicted["predictions"].as_array().unwrap().iter().map(|one| one["predicted"].as_str().unwrap()).collect();
     assert_eq!(read, ["no", "yes", "yes", "no"]);
     dir.write("crew.csv", "class,age,sex\nthird,40,female\ncrew,40,male\n");
     // As scikit-learn's OneHotEncoder(handle_unknown="ignore") does.
-    let judged = dir.run(&["predict", "runs/ship-1", "crew.csv"]);
-    assert_eq!((judged.status.success(), text(&judged.stdout).lines().count()), (true, 2));
-    let said = text(&judged.stderr);
-    assert!(said.contains("crew.csv: class: 1 of 2 cells have categories unknown to the network (crew)"), "{said}");
+    let output = dir.run(&["predict", "runs/ship-1", "crew.csv"]);
+    assert_eq!((output.status.success(), text(&output.stdout).lines().count()), (true, 2));
+    let stderr = text(&output.stderr);
+    assert!(stderr.contains("crew.csv: class: 1 of 2 cells have categories unknown to the network (crew)"), "{stderr}");
     // A categorical column can be the target; so can a number that depends on categories.
     let report = dir.json(&[&train[..], &["--label", "sex", "--epochs", "1"]].concat());
     assert_eq!(report["r2"], serde_json::Value::Null);

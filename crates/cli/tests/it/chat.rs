@@ -54,8 +54,8 @@ fn each_line_of_standard_input_is_answered_and_the_cache_is_kept() {
     let again = lines(&chat("the quick\n/reset\nhello world\n"));
     assert_eq!((&again[1]["text"], &again[1]["prompt_tokens"]), (&answers[0]["text"], &answers[0]["prompt_tokens"]));
     let helped = chat("/help\n/nonsense\n/exit\nhello\n");
-    let said = text(&helped.stderr);
-    assert!(said.contains("/reset   forget") && said.contains("unknown command /nonsense"), "{said}");
+    let stderr = text(&helped.stderr);
+    assert!(stderr.contains("/reset   forget") && stderr.contains("unknown command /nonsense"), "{stderr}");
     assert!(helped.stdout.is_empty());
 }
 
@@ -143,9 +143,9 @@ fn an_interrupt_stops_the_answer_and_not_the_program() {
     let mut rest = String::new();
     stdout.read_to_string(&mut rest).unwrap();
     let output = child.wait_with_output().unwrap();
-    let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(0), "{said}");
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{stderr}");
     let counts: Vec<usize> =
-        said.lines().filter_map(|line| line.split_once(" s, ")?.1.split_once(" tokens")?.0.parse().ok()).collect();
-    assert!(counts.len() == 2 && counts[0] < 200 && counts[1] == 200, "{said}");
+        stderr.lines().filter_map(|line| line.split_once(" s, ")?.1.split_once(" tokens")?.0.parse().ok()).collect();
+    assert!(counts.len() == 2 && counts[0] < 200 && counts[1] == 200, "{stderr}");
 }

@@ -73,7 +73,7 @@ const SAME: &[(&str, &str)] = &[
     ("x >= 2", "ge(x, 2)"),
     ("x == y", "eq(x, y)"),
     ("x != y", "x.ne(y)"),
-    ("clamp(x, -1, high=2 ** 3)", "x.clamp(low=-1, high=8)"),
+    ("clamp(x, -1, max=2 ** 3)", "x.clamp(min=-1, max=8)"),
     ("2 * -x ** 2", "2 * -(x.square())"),
     ("x ** y ** 2", "x.pow(y.pow(2))"),
     ("x % 3", "(x) % (3)"),
@@ -156,8 +156,8 @@ const SHAPES: &[(&str, &str)] = &[
     ("conv_transpose1d(x.reshape(1, 32, 128), w[:, :6].reshape(32, 6, 2), dilation=3)", "f32[1, 6, 131]"),
     ("max_pool1d(x, 4)", "f32[64, 16]"), ("avg_pool1d(x, 4, dilation=2, stride=1)", "f32[64, 58]"),
     ("cross(x[:3], y[:3], axis=0)", "f32[3, 64]"),
-    ("max_pool2d(x.reshape(1, 4, 32, 32), 2)", "f32[1, 4, 16, 16]"), ("interpolate_linear2d(x.reshape(1, 4, 32, 32), [8, 64])", "f32[1, 4, 8, 64]"),
-    ("interpolate_nearest2d(x.reshape(1, 4, 32, 32), 8)", "f32[1, 4, 8, 8]"), ("rope(x.reshape(2, 32, 64), arange(32))", "f32[2, 32, 64]"),
+    ("max_pool2d(x.reshape(1, 4, 32, 32), 2)", "f32[1, 4, 16, 16]"), ("interpolate2d(x.reshape(1, 4, 32, 32), [8, 64], \"bilinear\")", "f32[1, 4, 8, 64]"),
+    ("interpolate2d(x.reshape(1, 4, 32, 32), 8)", "f32[1, 4, 8, 8]"), ("rope(x.reshape(2, 32, 64), arange(32))", "f32[2, 32, 64]"),
     ("solve_triangular(x, y)", "f32[64, 64]"), ("svd(x[:8])[2]", "f32[8, 64]"), ("pinv(x[:8])", "f32[64, 8]"), ("matrix_power(x, 3)", "f32[64, 64]"), ("unfold2d(x.reshape(1, 4, 32, 32), 3)", "f32[1, 4, 30, 30, 3, 3]"),
     ("fft_with_options(complex(x, y), axis=0, n=32)", "f32[32, 64, 2]"), ("ifft_with_options(complex(x, y), n=32)", "f32[64, 32, 2]"),
     ("rfft(x)", "f32[64, 33, 2]"), ("irfft(rfft(x), 64)", "f32[64, 64]"), ("irfft2(rfft2(x), 64)", "f32[64, 64]"),
@@ -207,7 +207,7 @@ const OPTIONS: &[(&str, &[&str])] = &[
     ("conv_transpose1d(x.reshape(2, 32, 64), w.reshape(32, 64, 2))", &["stride=2"]),
     ("conv_transpose2d(x.reshape(1, 4, 32, 32), w.reshape(4, 64, 4, 4), stride=2)", &["padding=1", "output_padding=1", "groups=2", "dilation=[1, 2]"]),
     ("conv_transpose2d(x.reshape(1, 4, 32, 32), w.reshape(4, 64, 4, 4))", &["stride=2"]),
-    ("interpolate_linear2d(x, 9)", &["align_corners=true"]), ("rope(x.reshape(2, 32, 64), arange(32))", &["base=500", "interleaved=true"]),
+    ("interpolate2d(x, 9)", &["mode=\"bilinear\""]), ("interpolate2d(x, 9, \"bilinear\")", &["align_corners=true"]), ("rope(x.reshape(2, 32, 64), arange(32))", &["base=500", "interleaved=true"]),
     ("solve_triangular(x, y)", &["upper=true"]), ("pinv(x)", &["rtol=0.1"]), ("unfold2d(x, 3)", &["stride=2", "padding=1", "dilation=2"]),
     ("fft_with_options(complex(x, y))", &["axis=0", "n=32", "norm=\"forward\""]), ("ifft_with_options(complex(x, y))", &["axis=0", "n=32", "norm=\"ortho\""]),
     ("rfft_with_options(x)", &["axis=0", "n=32", "norm=\"ortho\""]), ("irfft_with_options(complex(x, y))", &["axis=0", "n=32", "norm=\"forward\""]),
@@ -222,8 +222,8 @@ const OPTIONS: &[(&str, &[&str])] = &[
 #[test]
 fn every_option_changes_the_result() {
     let dir = TempDir::new("explain-options");
-    let said = dir.refused(&["explain", "no_such(x)", "--verbose"]);
-    let (_, operations) = said.split_once("one of ").unwrap();
+    let stderr = dir.refused(&["explain", "no_such(x)", "--verbose"]);
+    let (_, operations) = stderr.split_once("one of ").unwrap();
     let stages = |expression: &str| -> Result<Value, String> {
         let arguments = ["explain", expression, "--target", "cuda", "--json"];
         let output = Command::new(env!("CARGO_BIN_EXE_panoply")).args(arguments).output().unwrap();
@@ -235,8 +235,8 @@ fn every_option_changes_the_result() {
             .ok_or_else(|| crate::support::temp_dir::text(&output.stderr))
     };
     for operation in operations.split(',').map(str::trim) {
-        let said = dir.refused(&["explain", &format!("{operation}(no_such=1)")]);
-        let (_, signature) = said.trim().rsplit_once("it takes (").unwrap();
+        let stderr = dir.refused(&["explain", &format!("{operation}(no_such=1)")]);
+        let (_, signature) = stderr.trim().rsplit_once("it takes (").unwrap();
         let parts = signature.trim_end_matches(')').split(", ").filter_map(|part| part.split_once(" = "));
         let plain = format!("{operation}(x)");
         for option in parts.map(|(option, _)| option) {
@@ -266,7 +266,6 @@ fn every_option_changes_the_result() {
 /// Library operations without a row, and the reason.
 const LEFT_OUT: &[(&str, &str)] = &[
     ("slice", "it is the index notation"),
-    ("interpolate", "interpolate_nearest2d and interpolate_linear2d are its modes"),
     ("numel", "it is a number, not a tensor"),
     ("max_pool_with_options", "max_pool covers it in expressions"),
     ("avg_pool_with_options", "avg_pool covers it in expressions"),
@@ -306,8 +305,8 @@ fn of_the_library() -> Vec<String> {
 #[test]
 fn every_library_operation_has_a_row() {
     let dir = TempDir::new("explain-rows");
-    let said = dir.refused(&["explain", "no_such(x)", "--verbose"]);
-    let (_, list) = said.split_once("one of ").unwrap();
+    let stderr = dir.refused(&["explain", "no_such(x)", "--verbose"]);
+    let (_, list) = stderr.split_once("one of ").unwrap();
     let rows: Vec<&str> = list.split(',').map(str::trim).collect();
     // Some names have the number of axes as a suffix, which is a const generic parameter in the library.
     let is_row = |name: &str| rows.iter().any(|row| *row == name || row.strip_suffix("2d") == Some(name));
@@ -387,6 +386,8 @@ fn expression_errors_name_the_column() {
             "fft_with_options(complex(x, y), norm=\"both\")",
             "norm must be \"backward\", \"forward\" or \"ortho\", not \"both\"",
         ),
+        ("interpolate2d(x, 9, \"cubic\")", "mode must be \"nearest\" or \"bilinear\", not \"cubic\""),
+        ("interpolate2d(x, 9, align_corners=true)", "interpolate2d: align_corners applies to mode=\"bilinear\" only"),
         ("x = y", "column 3 of `x = y`: unexpected `=`"),
         ("()", "empty brackets"),
         (" ", "missing expression; pass an expression such as `relu(x)`, or the name of a kernel"),
@@ -485,8 +486,8 @@ fn expression_is_compiled_for_every_target() {
         .args(["explain", "cast(x, f64) + 1", "--target", "metal"])
         .output()
         .unwrap();
-    let said = crate::support::temp_dir::text(&output.stderr);
-    assert!(!output.status.success() && said.contains("needs f64, which metal:minimum does not have"), "{said}");
+    let stderr = crate::support::temp_dir::text(&output.stderr);
+    assert!(!output.status.success() && stderr.contains("needs f64, which metal:minimum does not have"), "{stderr}");
     // Built-in kernels pass through the same stages, starting from Rust.
     let shipped = explained(&["saxpy", "--target", "metal"]);
     assert_eq!(titles(&shipped)[0], "saxpy: Rust");
@@ -535,8 +536,8 @@ fn invalid_targets_are_rejected_with_the_valid_ones() {
         ("rocm:mi300", "a rocm model is an architecture, such as rocm:gfx90a"),
         ("metal:m4", "only cuda and rocm have models"),
     ] {
-        let said = refused(&["explain", "relu(x)", "--target", target]);
-        assert!(said.contains(&format!("--target {target}")) && said.contains(part), "{target}: {said}");
+        let stderr = refused(&["explain", "relu(x)", "--target", target]);
+        assert!(stderr.contains(&format!("--target {target}")) && stderr.contains(part), "{target}: {stderr}");
     }
     let both = refused(&["explain", "relu(x)", "--target", "cuda", "--device", "cpu"]);
     assert!(both.contains("cannot be used with"), "{both}");

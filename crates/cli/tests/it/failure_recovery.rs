@@ -14,8 +14,8 @@ fn run_without_its_checkpoint_is_not_restarted() {
     let read = |name: &str| std::fs::read(dir.0.join("run").join(name)).unwrap();
     let before = ["history.jsonl", "model.safetensors", "manifest.json"].map(read);
     std::fs::remove_file(dir.0.join("run/checkpoint.safetensors")).unwrap();
-    let said = dir.refused(&["train", "--resume", "run", "--epochs", "4"]);
-    assert!(said.contains("run/checkpoint.safetensors is missing, but run/model.safetensors exists"), "{said}");
+    let stderr = dir.refused(&["train", "--resume", "run", "--epochs", "4"]);
+    assert!(stderr.contains("run/checkpoint.safetensors is missing, but run/model.safetensors exists"), "{stderr}");
     assert_eq!(["history.jsonl", "model.safetensors", "manifest.json"].map(read), before, "nothing was changed");
 }
 
@@ -25,8 +25,8 @@ fn diverged_run_gives_advice_and_can_be_read_again() {
     let dir = TempDir::new("diverging");
     let train = line(&dir, "mse");
     let rate = ["--optimizer", "sgd", "--learning-rate", "3", "--clip-norm", "1e30", "--epochs", "300", "--out", "run"];
-    let said = dir.refused(&[&train[..], &rate].concat());
-    assert!(said.contains("smaller `--learning-rate`") && !said.contains("continues from it"), "{said}");
+    let stderr = dir.refused(&[&train[..], &rate].concat());
+    assert!(stderr.contains("smaller `--learning-rate`") && !stderr.contains("continues from it"), "{stderr}");
     let history = std::fs::read_to_string(dir.0.join("run/history.jsonl")).unwrap();
     assert!(!history.is_empty() && !history.contains("null"), "{history}");
     let again = dir.refused(&["train", "--resume", "run"]);
@@ -47,12 +47,12 @@ fn run_that_diverges_in_the_first_epoch_gives_advice() {
     let dir = TempDir::new("diverging-at-once");
     let train = line(&dir, "mse");
     let rate = ["--optimizer", "sgd", "--learning-rate", "1e30", "--clip-norm", "1e30", "--out", "run"];
-    let said = dir.refused(&[&train[..], &rate].concat());
-    assert!(said.contains("after epoch 1\n"), "{said}");
+    let stderr = dir.refused(&[&train[..], &rate].concat());
+    assert!(stderr.contains("after epoch 1\n"), "{stderr}");
     let advice = "no model was saved, because no epoch was completed; start another run in another folder with a \
                   smaller `--learning-rate`";
-    assert!(said.contains(advice) && !said.contains("best model"), "{said}");
-    assert!(!dir.0.join("run/model.safetensors").exists() && !said.contains("--resume"), "{said}");
+    assert!(stderr.contains(advice) && !stderr.contains("best model"), "{stderr}");
+    assert!(!dir.0.join("run/model.safetensors").exists() && !stderr.contains("--resume"), "{stderr}");
     // Following the advice in the same folder is an error.
     let again = dir.refused(&[&train[..], &["--learning-rate", "0.01", "--out", "run"]].concat());
     assert!(
@@ -75,10 +75,10 @@ fn class_missing_from_one_split_is_reported() {
     let dir = TempDir::new("one-sided");
     let rows: Vec<String> = (0..40).map(|i| format!("{i}.5,{}\n", if i == 7 { "odd" } else { "even" })).collect();
     dir.write("few.csv", format!("x,label\n{}", rows.concat()));
-    let said = text(&dir.run(&["train", "few.csv", "--epochs", "1"]).stderr);
+    let stderr = text(&dir.run(&["train", "few.csv", "--epochs", "1"]).stderr);
     assert!(
-        said.contains("no validation example has class odd") || said.contains("no training example has class odd"),
-        "{said}"
+        stderr.contains("no validation example has class odd") || stderr.contains("no training example has class odd"),
+        "{stderr}"
     );
 }
 
@@ -89,28 +89,28 @@ fn unreadable_files_are_reported_with_location_and_fix() {
         dir.write(name, content);
         dir.refused(&["train", name, "--epochs", "1"])
     };
-    let said = refused("latin.csv", b"x,label\n1,caf\xe9\n2,b\n");
-    assert!(said.contains("latin.csv:2: byte 0xe9 is not UTF-8") && said.contains("--encoding latin1"), "{said}");
-    let said = refused("head.csv", b"x,label\n");
-    assert!(said.contains("head.csv: there is only one line; if it is a header, there are no rows"), "{said}");
-    let said = refused("only.csv", b"x,label\n1,a\n");
-    assert!(said.contains("only.csv: there is only one row after the header"), "{said}");
-    let said = refused("cut.csv.gz", &[0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3, 0x4b]);
-    assert!(said.contains("gzip") && said.contains("another copy"), "{said}");
+    let stderr = refused("latin.csv", b"x,label\n1,caf\xe9\n2,b\n");
+    assert!(stderr.contains("latin.csv:2: byte 0xe9 is not UTF-8") && stderr.contains("--encoding latin1"), "{stderr}");
+    let stderr = refused("head.csv", b"x,label\n");
+    assert!(stderr.contains("head.csv: there is only one line; if it is a header, there are no rows"), "{stderr}");
+    let stderr = refused("only.csv", b"x,label\n1,a\n");
+    assert!(stderr.contains("only.csv: there is only one row after the header"), "{stderr}");
+    let stderr = refused("cut.csv.gz", &[0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3, 0x4b]);
+    assert!(stderr.contains("gzip") && stderr.contains("another copy"), "{stderr}");
     dir.json(&["train", "digits", "--epochs", "1", "--out", "run"]);
     let model = std::fs::read(dir.0.join("run/model.safetensors")).unwrap();
     dir.write("run/model.safetensors", &model[..model.len() / 2]);
-    let said = dir.refused(&["predict", "run"]);
-    assert!(said.contains("run/model.safetensors: ") && said.contains("another copy"), "{said}");
+    let stderr = dir.refused(&["predict", "run"]);
+    assert!(stderr.contains("run/model.safetensors: ") && stderr.contains("another copy"), "{stderr}");
     // A checkpoint has no other copy.
     let state = std::fs::read(dir.0.join("run/checkpoint.safetensors")).unwrap();
     dir.write("run/checkpoint.safetensors", &state[..state.len() / 2]);
-    let said = dir.refused(&["train", "--resume", "run", "--epochs", "2"]);
-    assert!(said.contains("run/checkpoint.safetensors: it is not a complete safetensors file"), "{said}");
+    let stderr = dir.refused(&["train", "--resume", "run", "--epochs", "2"]);
+    assert!(stderr.contains("run/checkpoint.safetensors: it is not a complete safetensors file"), "{stderr}");
     assert!(
-        said.contains("cannot be resumed from it; run/model.safetensors is kept; start another run")
-            && !said.contains("copy"),
-        "{said}"
+        stderr.contains("cannot be resumed from it; run/model.safetensors is kept; start another run")
+            && !stderr.contains("copy"),
+        "{stderr}"
     );
 }
 
@@ -180,9 +180,12 @@ fn export_overwrites_no_model_run_or_data() {
             ("run", "notes.onnx", "an existing file that is not named NAME.onnx"),
         ]);
     }
-    for (model, out, said) in cases {
+    for (model, out, expected) in cases {
         let refusal = export_refused(&dir, &[model, "--out", out]);
-        assert!(refusal.contains(&format!("--output {out} is ")) && refusal.contains(said), "{model} {out}: {refusal}");
+        assert!(
+            refusal.contains(&format!("--output {out} is ")) && refusal.contains(expected),
+            "{model} {out}: {refusal}"
+        );
     }
     assert_eq!([contents(&dir.0.join("run")), contents(&dir.0.join("other"))], before);
     assert_eq!(kept(), files);
@@ -247,11 +250,11 @@ fn copied_run_names_its_current_folder() {
     assert_eq!(commands(&report), [resume, predict]);
     let manifest = std::fs::read(dir.0.join(copy).join("manifest.json")).unwrap();
     assert_eq!(commands(&serde_json::from_slice(&manifest).unwrap()), [resume, predict]);
-    let said = text(&dir.run(&["train", "--resume", copy, "--epochs", "3"]).stdout);
+    let stdout = text(&dir.run(&["train", "--resume", copy, "--epochs", "3"]).stdout);
     assert!(
-        said.contains(&format!("\npredict:  {predict}\n"))
-            && said.contains(&format!("\nresume:   {resume} --epochs 6\n")),
-        "{said}"
+        stdout.contains(&format!("\npredict:  {predict}\n"))
+            && stdout.contains(&format!("\nresume:   {resume} --epochs 6\n")),
+        "{stdout}"
     );
     // The printed commands work as they are.
     for (command, more) in [(predict, " d.csv --device cpu"), (resume, " --epochs 4 --device cpu")] {
@@ -267,7 +270,7 @@ fn resume_rejects_renamed_columns_and_classes() {
     let dir = TempDir::new("renamed");
     trained(&dir);
     let table = std::fs::read_to_string(dir.0.join("d.csv")).unwrap();
-    for (changed, said) in [
+    for (changed, expected) in [
         (table.replace("a,b,y", "b,a,y"), "column 1 is `b` now and was `a`"),
         (table.replace("a,b,y", "a,c,y"), "column 2 is `c` now and was `b`"),
         (table.replace("low", "lower"), "class 2 is `lower` now and was `low`"),
@@ -275,10 +278,10 @@ fn resume_rejects_renamed_columns_and_classes() {
     ] {
         dir.write("d.csv", changed);
         let refusal = dir.refused(&["train", "--resume", "run", "--epochs", "2"]);
-        assert!(refusal.contains("d.csv has changed since run began: ") && refusal.contains(said), "{refusal}");
+        assert!(refusal.contains("d.csv has changed since run began: ") && refusal.contains(expected), "{refusal}");
         let refusal = dir.refused(&["predict", "run"]);
         assert!(
-            refusal.contains("d.csv is not what this model was trained on: ") && refusal.contains(said),
+            refusal.contains("d.csv is not what this model was trained on: ") && refusal.contains(expected),
             "{refusal}"
         );
     }
@@ -335,13 +338,13 @@ fn model_can_be_read_from_a_pipe() {
     let dir = TempDir::new("piped");
     trained(&dir);
     let panoply = env!("CARGO_BIN_EXE_panoply");
-    for (line, said) in [
+    for (line, expected) in [
         (format!("cat run/model.safetensors | {panoply} predict /dev/stdin d.csv --device cpu"), " correct, "),
         (format!("cat run/model.safetensors | {panoply} inspect /dev/stdin"), "trained on d.csv"),
         (format!("cat run/model.safetensors | {panoply} export /dev/stdin --out piped.onnx"), "wrote piped.onnx: "),
     ] {
         let output = Command::new("sh").args(["-c", &line]).current_dir(&dir.0).output().unwrap();
-        assert!(output.status.success() && text(&output.stdout).contains(said), "{line}: {output:?}");
+        assert!(output.status.success() && text(&output.stdout).contains(expected), "{line}: {output:?}");
     }
     let line = format!("cat run/model.safetensors | {panoply} export /dev/stdin");
     let output = Command::new("sh").args(["-c", &line]).current_dir(&dir.0).output().unwrap();

@@ -72,9 +72,9 @@ fn ranks_train_to_the_loss_of_one_process() {
     ] {
         let train = [&["train", "digits", "--json"], options].concat();
         let alone = dir.json(&[&["train", "digits"], options].concat());
-        let (together, said) = report(mesh_run(&dir, ranks, &train));
+        let (together, stderr) = report(mesh_run(&dir, ranks, &train));
         assert_close(&together, &alone);
-        assert_eq!(said.matches("training and").count(), 1, "one rank reports: {said}");
+        assert_eq!(stderr.matches("training and").count(), 1, "one rank reports: {stderr}");
     }
     let folders = std::fs::read_dir(dir.0.join("runs")).unwrap().count();
     assert_eq!(folders, 4, "one folder for each run");
@@ -101,11 +101,11 @@ fn lost_rank_ends_all_ranks_and_is_named() {
     let start = Instant::now();
     assert!(Command::new("kill").args(["-9", &rank]).status().unwrap().success());
     let output = child.wait_with_output().unwrap();
-    let (took, said) = (start.elapsed(), text(&output.stderr));
+    let (took, stderr) = (start.elapsed(), text(&output.stderr));
     assert!(took < END, "{took:?}");
-    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
     let message = "panoply: rank 1 of 2 ended by signal 9 (Killed); all other ranks were stopped";
-    assert!(said.contains(message), "{said}");
+    assert!(stderr.contains(message), "{stderr}");
 }
 
 /// Returns the id of the process of a rank that runs in this folder.
@@ -129,18 +129,18 @@ fn failing_rank_ends_all_ranks() {
     // Only the first rank uses the folder, so only it fails.
     dir.write("taken/notes.txt", "precious");
     let output = mesh_run(&dir, 2, &["train", "digits", "--out", "taken"]).output().unwrap();
-    let said = text(&output.stderr);
-    assert!(start.elapsed() < 2 * END, "{said}");
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("panoply: rank 0: taken is not empty: it contains notes.txt"), "{said}");
-    assert!(said.contains("panoply: rank 0 of 2 ended"), "{said}");
+    let stderr = text(&output.stderr);
+    assert!(start.elapsed() < 2 * END, "{stderr}");
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(stderr.contains("panoply: rank 0: taken is not empty: it contains notes.txt"), "{stderr}");
+    assert!(stderr.contains("panoply: rank 0 of 2 ended"), "{stderr}");
     // An error that all ranks find is reported once, by rank 0.
     let train = ["train", "digits", "--learning-rate", "1e38", "--out", "diverged"];
-    let said = text(&mesh_run(&dir, 2, &train).output().unwrap().stderr);
-    assert_eq!(said.matches("panoply: rank").count(), 2, "{said}");
+    let stderr = text(&mesh_run(&dir, 2, &train).output().unwrap().stderr);
+    assert_eq!(stderr.matches("panoply: rank").count(), 2, "{stderr}");
     assert!(
-        said.contains("panoply: rank 0: ") && said.contains("the parameters from before the step are kept"),
-        "{said}"
+        stderr.contains("panoply: rank 0: ") && stderr.contains("the parameters from before the step are kept"),
+        "{stderr}"
     );
 }
 
@@ -152,17 +152,20 @@ fn unsupported_launchers_are_reported() {
         assert!(!output.status.success());
         text(&output.stderr)
     };
-    let said = with("PMI_SIZE", "2");
-    assert!(said.contains("MPICH's launcher started this process (PMI_SIZE=2); only Open MPI is supported"), "{said}");
-    let said = with("OMPI_COMM_WORLD_SIZE", "two");
-    assert!(said.contains("OMPI_COMM_WORLD_SIZE=two: not a number of processes"), "{said}");
+    let stderr = with("PMI_SIZE", "2");
+    assert!(
+        stderr.contains("MPICH's launcher started this process (PMI_SIZE=2); only Open MPI is supported"),
+        "{stderr}"
+    );
+    let stderr = with("OMPI_COMM_WORLD_SIZE", "two");
+    assert!(stderr.contains("OMPI_COMM_WORLD_SIZE=two: not a number of processes"), "{stderr}");
     if has_launcher("a library that belongs to another launcher") {
-        let said = with("OMPI_COMM_WORLD_SIZE", "2");
-        assert!(said.contains("mpi: the launcher started 2 processes, but libmpi.so.40 sees 1 of them"), "{said}");
+        let stderr = with("OMPI_COMM_WORLD_SIZE", "2");
+        assert!(stderr.contains("mpi: the launcher started 2 processes, but libmpi.so.40 sees 1 of them"), "{stderr}");
     }
     let output = mesh_run(&dir, 2, &["train"]).env("PATH", "").output().unwrap();
-    let said = text(&output.stderr);
-    assert!(said.contains("panoply: mpirun not found; install Open MPI 4 or 5"), "{said}");
+    let stderr = text(&output.stderr);
+    assert!(stderr.contains("panoply: mpirun not found; install Open MPI 4 or 5"), "{stderr}");
     assert!(!dir.0.join("runs").exists());
 }
 

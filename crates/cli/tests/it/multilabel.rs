@@ -68,14 +68,14 @@ fn multilabel_columns_are_trained_together() {
     assert_eq!(seen["correct_labels"].as_u64(), Some(right));
     assert!(right > 1100, "{right} of 1200");
     dir.write("more.csv", "c,b,a\n0,0.9,0.9\n");
-    let said = text(&dir.run(&["predict", "run", "more.csv"]).stdout);
-    let lines: Vec<&str> = said.lines().collect();
-    assert!(lines.len() == 2 && lines[0].ends_with("  sweet     sour  cold, or iced"), "{said}");
-    assert!(lines[1].starts_with("line 2  ") && lines[1].matches('%').count() == 3, "{said}");
+    let stdout = text(&dir.run(&["predict", "run", "more.csv"]).stdout);
+    let lines: Vec<&str> = stdout.lines().collect();
+    assert!(lines.len() == 2 && lines[0].ends_with("  sweet     sour  cold, or iced"), "{stdout}");
+    assert!(lines[1].starts_with("line 2  ") && lines[1].matches('%').count() == 3, "{stdout}");
     let mut inspect = Command::new(env!("CARGO_BIN_EXE_panoply"));
-    let said = text(&inspect.args(["inspect", "run"]).current_dir(&dir.0).output().unwrap().stdout);
-    assert!(said.contains("\ntargets sweet, sour and cold, or iced as yes/no labels\n"), "{said}");
-    assert!(said.contains(" % of the validation labels correct (epoch "), "{said}");
+    let stdout = text(&inspect.args(["inspect", "run"]).current_dir(&dir.0).output().unwrap().stdout);
+    assert!(stdout.contains("\ntargets sweet, sour and cold, or iced as yes/no labels\n"), "{stdout}");
+    assert!(stdout.contains(" % of the validation labels correct (epoch "), "{stdout}");
 
     let longer = dir.json(&["train", "--resume", "run", "--epochs", "31"]);
     assert_eq!(
@@ -133,8 +133,8 @@ fn several_regression_targets_of_a_table_are_learned() {
     let seen = dir.json(&["predict", "run", "drinks.csv"]);
     assert_eq!((&seen["labels"], &seen["labeled"]), (&serde_json::json!(["litres", "grams"]), &400.into()));
     assert_eq!(seen["predictions"][0]["predicted"].as_array().unwrap().len(), 2);
-    let said = text(&dir.run(&["train", "--resume", "run", "--epochs", "31"]).stdout);
-    assert!(said.contains("over 2 targets") && said.contains("\ngrams: R² "), "{said}");
+    let stdout = text(&dir.run(&["train", "--resume", "run", "--epochs", "31"]).stdout);
+    assert!(stdout.contains("over 2 targets") && stdout.contains("\ngrams: R² "), "{stdout}");
 }
 
 /// A uniform target scale gives the same loss and the same gradient norm as equal scales per target.
@@ -225,8 +225,8 @@ fn multilabel_arrays_are_learned() {
         let first = logits.narrow(1, 0, 1).flatten(0, -1);
         npy::save(&first.gt(&(&first * 0.0)).cast(DType::U8), &dir.0.join("one/y.npy")).unwrap();
     });
-    let said = text(&dir.run(&["train", "one", "--task", "multilabel", "--epochs", "1"]).stderr);
-    assert!(said.contains("a yes/no label per example") && !said.contains("1 a yes/no"), "{said}");
+    let stderr = text(&dir.run(&["train", "one", "--task", "multilabel", "--epochs", "1"]).stderr);
+    assert!(stderr.contains("a yes/no label per example") && !stderr.contains("1 a yes/no"), "{stderr}");
     let seen = dir.json(&["predict", "run", "pair/x.npy"]);
     assert!(seen["labeled"] == 200 && seen["correct_labels"].as_u64().unwrap() > 540, "{seen}");
     Device::get("cpu").unwrap().scope(|| npy::save(&logits, &dir.0.join("pair/y.npy")).unwrap());

@@ -119,8 +119,8 @@ fn regression_does_not_depend_on_the_scale_of_numbers() {
     assert!((1e-9..1e-7).contains(&scale), "{scale}");
     // An explicit scale of 1 differs from an unset one.
     dir.write("net.toml", net.replace("\"LOSS\"", "\"mse\", target_scale = 1.0"));
-    let said = dir.json(&["train", "large.csv", "--epochs", "1", "--model", "net.toml"]);
-    assert_eq!(read(said["run_dir"].as_str().unwrap())["network"]["loss"]["target_scale"], 1.0);
+    let report = dir.json(&["train", "large.csv", "--epochs", "1", "--model", "net.toml"]);
+    assert_eq!(read(report["run_dir"].as_str().unwrap())["network"]["loss"]["target_scale"], 1.0);
     for (loss, what) in [
         ("{ kind = \"mse\", target_scale = 0.0 }", "target_scale 0 is not a positive number"),
         ("{ target_scale = 2.0 }", "target_scale applies to mse, l1 and huber, not to cross_entropy"),
@@ -177,8 +177,8 @@ fn text_is_trained_evaluated_and_generated() {
         let loss = report["perplexity"].as_f64().unwrap().ln();
         assert!(loss < entropy - 0.3, "{loss} is not below the entropy of single characters, {entropy}: {report}");
     }
-    let judged = dir.json(&["predict", "runs/license-1", "license.txt"]);
-    assert!(judged["loss"].as_f64().unwrap() < entropy - 0.3, "{judged}");
+    let predicted = dir.json(&["predict", "runs/license-1", "license.txt"]);
+    assert!(predicted["loss"].as_f64().unwrap() < entropy - 0.3, "{predicted}");
     let written =
         || dir.json(&["predict", "runs/license-2", "--prompt", "the licens", "--max-new-tokens", "40"])["text"].clone();
     let once = written();
@@ -207,9 +207,9 @@ fn text_is_trained_evaluated_and_generated() {
         dir.write("net.toml", format!("input = [24]\n{layers}"));
         let output =
             dir.run(&["train", "license.txt", "--context-length", "24", "--model", "net.toml", "--epochs", "1"]);
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(said.contains("the output at a position depends on later characters"), seen, "{said}");
-        assert_eq!(output.status.success(), !seen, "{said}");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(stderr.contains("the output at a position depends on later characters"), seen, "{stderr}");
+        assert_eq!(output.status.success(), !seen, "{stderr}");
     }
     let refusal = dir.refused(&["train", "license.txt", "--context-length", "9000"]);
     assert!(
@@ -302,10 +302,10 @@ fn unknown_labels_count_as_wrong() {
     let seen = dir.json(&["predict", "runs/train-1", "test.csv"]);
     assert_eq!((&seen["labeled"], &seen["correct"]), (&9.into(), &4.into()), "{seen}");
     assert_eq!(seen["unknown_labels"], serde_json::json!({"c": 3, "d": 2}));
-    let said = text(&dir.run(&["predict", "runs/train-1", "test.csv"]).stderr);
+    let stderr = text(&dir.run(&["predict", "runs/train-1", "test.csv"]).stderr);
     assert!(
-        said.contains("5 of 9 labels are not among the learned classes and count as wrong: c (3), d (2)"),
-        "{said}"
+        stderr.contains("5 of 9 labels are not among the learned classes and count as wrong: c (3), d (2)"),
+        "{stderr}"
     );
 }
 

@@ -43,34 +43,34 @@ fn sequences_are_trained_and_predicted() {
         assert!(report["accuracy"].as_f64().unwrap() > least, "{model}: {report}");
     }
     let plain = dir.run(&[&train[..], &["--epochs", "1", "--hidden-sizes", "4"]].concat());
-    let said = text(&plain.stderr);
+    let stderr = text(&plain.stderr);
     assert!(
-        said.contains(
+        stderr.contains(
             "320 training and 80 validation examples, target direction with 2 classes, sequences of up to 9 rows; lstm"
         ),
-        "{said}"
+        "{stderr}"
     );
     dir.json(&["train", "--resume", "runs/walks-1", "--epochs", "21"]);
 
     dir.write("more.csv", walks(60, 1000));
-    let judged = dir.json(&["predict", "runs/walks-1", "more.csv"]);
-    assert_eq!(judged["predictions"].as_array().unwrap().len(), 60);
-    assert_eq!(judged["predictions"][1]["example"], "walk 1001");
-    assert!(judged["correct"].as_u64().unwrap() > 48 && judged["labeled"] == 60, "{judged}");
+    let predicted = dir.json(&["predict", "runs/walks-1", "more.csv"]);
+    assert_eq!(predicted["predictions"].as_array().unwrap().len(), 60);
+    assert_eq!(predicted["predictions"][1]["example"], "walk 1001");
+    assert!(predicted["correct"].as_u64().unwrap() > 48 && predicted["labeled"] == 60, "{predicted}");
     // A sequence has the same prediction alone and in a batch with longer ones.
     let rows: Vec<String> =
         walks(2, 1000).lines().filter(|row| !row.starts_with("1001,")).map(str::to_string).collect();
     dir.write("one.csv", rows.join("\n"));
     let alone = dir.json(&["predict", "runs/walks-1", "one.csv"]);
-    let share = |judged: &Value| judged["predictions"][0]["probability"].as_f64().unwrap();
-    assert!((share(&alone) - share(&judged)).abs() < 1e-5, "{alone}");
+    let share = |predicted: &Value| predicted["predictions"][0]["probability"].as_f64().unwrap();
+    assert!((share(&alone) - share(&predicted)).abs() < 1e-5, "{alone}");
     // Validation and test examples may be longer than those of training, as those of a prediction.
     let short: Vec<String> = walks(400, 0).lines().filter(|row| !is_long(row)).map(str::to_string).collect();
     dir.write("short.csv", short.join("\n"));
     let split = ["--val-split", "file:more.csv", "--test-data", "more.csv", "--epochs", "15", "--hidden-sizes", "16"];
     let report = dir.json(&[&["train", "short.csv"], &train[2..], &split[..], &["--out", "longer"]].concat());
-    let judged = dir.json(&["predict", "longer", "more.csv"]);
-    let share = judged["correct"].as_f64().unwrap() / 60.0;
+    let predicted = dir.json(&["predict", "longer", "more.csv"]);
+    let share = predicted["correct"].as_f64().unwrap() / 60.0;
     for figure in [&report["accuracy"], &report["test"]["score"]] {
         assert!((figure.as_f64().unwrap() - share).abs() < 1e-6, "{share} as predict counts: {report}");
     }

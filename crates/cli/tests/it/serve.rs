@@ -188,7 +188,7 @@ fn endless() -> Value {
 }
 
 #[test]
-fn streams_give_what_whole_answers_give_and_the_command_run_gives() {
+fn streamed_and_whole_answers_equal_the_output_of_run() {
     let server = Server::start(&[]);
     assert_eq!(server.get("/health").json(), json!({"status": "ok"}));
     let list = server.get("/v1/models").json();
@@ -425,7 +425,7 @@ fn two_hundred_streams_with_disconnects_and_slow_readers() {
 
 #[cfg(unix)]
 #[test]
-fn a_signal_lets_running_requests_finish_and_refuses_new_ones() {
+fn signal_finishes_running_requests_and_rejects_new_ones() {
     for name in ["INT", "TERM"] {
         let mut server = Server::start(&["--max-concurrent", "1"]);
         let mut stream = begun(&server);

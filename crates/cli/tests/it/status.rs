@@ -57,15 +57,15 @@ fn devices_that_work_come_first() {
         .flat_map(|one| one["devices"].as_array().into_iter().flatten())
         .map(|device| device["device"].as_str().unwrap())
         .collect();
-    let said = |arguments: &[&str]| String::from_utf8(panoply(arguments, None).stdout).unwrap();
-    let shown = said(&["devices"]);
+    let stdout = |arguments: &[&str]| String::from_utf8(panoply(arguments, None).stdout).unwrap();
+    let shown = stdout(&["devices"]);
     let lines: Vec<&str> = shown.lines().collect();
     assert!(lines[..names.len()].iter().all(|line| line.starts_with("✓ ")), "{shown}");
     assert!(names.iter().all(|name| lines.iter().filter(|line| line.starts_with(&format!("✓ {name} "))).count() == 1));
     let default = lines.iter().find(|line| line.ends_with(", the default")).unwrap();
     assert!(default.starts_with(&format!("✓ {} ", document["recommended"].as_str().unwrap())), "{shown}");
     assert!(!shown.contains("\n  WebGPU: ") && shown.contains("`panoply devices --all` lists the reasons"), "{shown}");
-    assert!(said(&["devices", "--all"]).contains("\n  WebGPU: WebGPU is only available in browsers"));
+    assert!(stdout(&["devices", "--all"]).contains("\n  WebGPU: WebGPU is only available in browsers"));
 }
 
 #[test]
@@ -83,14 +83,14 @@ fn color_follows_no_color_and_the_terminal() {
 #[test]
 fn quiet_and_verbose_change_stderr() {
     let arguments = ["predict", "--device", "cpu", "missing.safetensors"];
-    let said = |more: &[&str]| {
+    let stderr = |more: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_panoply"));
         command.args(arguments).args(more).env_remove("PANOPLY_DEVICE");
         String::from_utf8(command.output().unwrap().stderr).unwrap()
     };
-    let usual = said(&[]);
+    let usual = stderr(&[]);
     assert!(usual.starts_with("device: cpu (") && usual.lines().count() == 2, "{usual}");
-    assert!(said(&["--quiet"]).starts_with("panoply: ") && said(&["-q"]).lines().count() == 1);
+    assert!(stderr(&["--quiet"]).starts_with("panoply: ") && stderr(&["-q"]).lines().count() == 1);
     let verbose = String::from_utf8(panoply(&["train", "missing.csv", "-v"], None).stderr).unwrap();
     let rejected = json(&["default"], None)["device_info"]["rejected"].as_array().unwrap().len();
     assert_eq!(verbose.lines().filter(|line| line.starts_with("  not ")).count(), rejected, "{verbose}");
@@ -130,9 +130,9 @@ fn unknown_environment_variable_is_reported() {
         String::from_utf8(command.envs([("PANOPLY_DEVCIE", "cpu"), ("PANOPLY_LOG", "warn")]).output().unwrap().stdout)
             .unwrap()
     };
-    let said = status(&[]);
-    assert!(said.contains("setting    PANOPLY_DEVCIE=cpu, unknown variable: check its spelling\n"), "{said}");
-    assert!(said.contains("setting    PANOPLY_LOG=warn\n"), "{said}");
+    let stdout = status(&[]);
+    assert!(stdout.contains("setting    PANOPLY_DEVCIE=cpu, unknown variable: check its spelling\n"), "{stdout}");
+    assert!(stdout.contains("setting    PANOPLY_LOG=warn\n"), "{stdout}");
     let document: Value = serde_json::from_str(&status(&["--json"])).unwrap();
     assert!(document["unknown_variables"].as_array().unwrap().contains(&"PANOPLY_DEVCIE".into()), "{document}");
 }
@@ -196,8 +196,8 @@ fn crashing_driver_disables_only_its_backend() {
 
     let named = panoply(&["selftest", "--device", "cuda:0"], Some(&folder));
     assert_eq!(named.status.code(), Some(1), "an error, not a crash");
-    let said = String::from_utf8_lossy(&named.stderr);
-    assert!(said.contains("cuda:0: no such device") && said.contains("crashed (signal 11)"), "{said}");
+    let stderr = String::from_utf8_lossy(&named.stderr);
+    assert!(stderr.contains("cuda:0: no such device") && stderr.contains("crashed (signal 11)"), "{stderr}");
     std::fs::remove_dir_all(folder).unwrap();
 }
 
@@ -221,14 +221,14 @@ fn library_for_another_architecture_is_reported() {
         assert_eq!(cuda["reason"], "libcuda.so.1 cannot be loaded", "{view}");
         assert_eq!(cuda["notes"], serde_json::json!([expected]), "{view}");
         let output = panoply(&[view], Some(&folder));
-        let said = String::from_utf8_lossy(&output.stdout);
-        assert!(said.contains(&format!("    {expected}\n")), "{view}: {said}");
+        let stdout = String::from_utf8_lossy(&output.stdout);
+        assert!(stdout.contains(&format!("    {expected}\n")), "{view}: {stdout}");
         assert_eq!(output.status.code(), Some(0), "{view}: a missing backend is not a failure");
     }
     let named = panoply(&["selftest", "--device", "cuda:0"], Some(&folder));
     assert_eq!(named.status.code(), Some(1));
-    let said = String::from_utf8_lossy(&named.stderr);
-    assert!(said.contains("cuda:0: no such device; no CUDA here") && said.contains(&expected), "{said}");
+    let stderr = String::from_utf8_lossy(&named.stderr);
+    assert!(stderr.contains("cuda:0: no such device; no CUDA here") && stderr.contains(&expected), "{stderr}");
     std::fs::remove_dir_all(folder).unwrap();
 }
 

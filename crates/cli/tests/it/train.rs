@@ -57,8 +57,8 @@ fn run_folder_contains_all_results() {
         let arguments = ["export", "runs/digits-1/model.safetensors", "--out", out];
         Command::new(env!("CARGO_BIN_EXE_panoply")).args(arguments).current_dir(&dir.0).output().unwrap()
     };
-    let said = text(&export("digits.onnx").stdout);
-    assert!(said.ends_with("input [batch, 1, 8, 8], output [batch, 10] of logits\n"), "{said}");
+    let stdout = text(&export("digits.onnx").stdout);
+    assert!(stdout.ends_with("input [batch, 1, 8, 8], output [batch, 10] of logits\n"), "{stdout}");
     assert!(std::fs::metadata(dir.0.join("digits.onnx")).unwrap().len() > 68904);
     assert!(text(&export("runs/digits-1/model.safetensors").stderr).contains("is the model itself"));
 
@@ -138,12 +138,12 @@ fn full_disk_loses_no_checkpoint() {
     let mut full = Command::new("sh");
     full.args(["-c", &limited, "sh", "train", "--resume", "full", "--epochs", "2", "--device", "cpu"]);
     let output = full.current_dir(&dir.0).output().unwrap();
-    let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("cannot write full/checkpoint.safetensors: File too large"), "{said}");
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(stderr.contains("cannot write full/checkpoint.safetensors: File too large"), "{stderr}");
     assert!(
-        said.contains("\n  the file is unchanged") && said.contains("`panoply train --resume full` continues"),
-        "{said}"
+        stderr.contains("\n  the file is unchanged") && stderr.contains("`panoply train --resume full` continues"),
+        "{stderr}"
     );
     assert_eq!(dir.digest("full/checkpoint.safetensors"), before);
     dir.json(&["train", "--resume", "full", "--epochs", "2"]);
@@ -197,8 +197,8 @@ fn optimizers_and_schedules_resume_bit_for_bit() {
         (["--momentum", "1"], "expected a number in 0 .. 1"),
     ] {
         let output = dir.run(&[&["train", "digits"][..], &wrong].concat());
-        let said = text(&output.stderr);
-        assert!(output.status.code() == Some(2) && said.contains(right), "{said}");
+        let stderr = text(&output.stderr);
+        assert!(output.status.code() == Some(2) && stderr.contains(right), "{stderr}");
     }
 }
 
@@ -478,11 +478,11 @@ fn idx_and_numpy_files_are_learned() {
         let labels = panoply::Tensor::from_slice(&[0i32, 4, 0, 4, 0, 4, 2, 4, 0, 4, 0, 4], [12]);
         panoply::nn::data::npy::save(&labels, &dir.0.join("arrays/y.npy")).unwrap();
     });
-    let said = text(&dir.run(&["train", "arrays/x.npy", "--min-steps", "4", "--val-split", "0.5"]).stderr);
+    let stderr = text(&dir.run(&["train", "arrays/x.npy", "--min-steps", "4", "--val-split", "0.5"]).stderr);
     assert!(
-        said.contains(", 3 classes (`--task regression` treats it as a number); ")
-            && said.contains("\nno validation example has class 2\n"),
-        "{said}"
+        stderr.contains(", 3 classes (`--task regression` treats it as a number); ")
+            && stderr.contains("\nno validation example has class 2\n"),
+        "{stderr}"
     );
     // A single class cannot be trained, but can be predicted.
     panoply::Device::get("cpu").unwrap().scope(|| {
@@ -566,8 +566,11 @@ fn every_network_and_precision_trains() {
         assert!(report["accuracy"].as_f64().unwrap() > 0.1, "{report}");
     }
     let capped = dir.command(&["train", "digits", "--batch-size", "1024"]).env("PANOPLY_POOL", "2M").output().unwrap();
-    let said = text(&capped.stderr);
-    assert!(said.contains("out of memory on cpu: a step of 1024 examples needs") && said.contains("fits"), "{said}");
+    let stderr = text(&capped.stderr);
+    assert!(
+        stderr.contains("out of memory on cpu: a step of 1024 examples needs") && stderr.contains("fits"),
+        "{stderr}"
+    );
     let refusal = dir.refused(&["train", "--model", "perceptron"]);
     assert!(
         refusal.contains("unknown network `perceptron`; use mlp, cnn, lstm, transformer or a FILE.toml"),

@@ -25,8 +25,8 @@ fn binary_classification_with_one_output_is_learned() {
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/breast_cancer.csv").display().to_string();
     let train =
         ["train", &data, "--label", "diagnosis", "--epochs", "15", "--batch-size", "16", "--hidden-sizes", "16"];
-    let said = [&train[..], &["--loss", "bce-with-logits", "--class-weights", "balanced", "--out", "run"]].concat();
-    let report = dir.json(&said);
+    let line = [&train[..], &["--loss", "bce-with-logits", "--class-weights", "balanced", "--out", "run"]].concat();
+    let report = dir.json(&line);
     assert!(report["accuracy"].as_f64().unwrap() > 0.93, "{report}");
     assert!(report["roc_auc"].as_f64().unwrap() > 0.97, "{report}");
     let network = manifest(&dir, "run")["network"].clone();
@@ -141,9 +141,9 @@ fn command_line_overrides_training_options_of_a_file() {
     let shown = inspected(&dir, "file");
     assert!(shown.contains(words), "{shown}");
     // Settings of the file that belong to its optimizer and loss are dropped for others.
-    let said = ["--min-steps", "50", "--optimizer", "lion", "--batch-size", "64"];
+    let more = ["--min-steps", "50", "--optimizer", "lion", "--batch-size", "64"];
     let line = ["train", "digits", "--model", "net.toml", "--loss", "bce-with-logits", "--out", "line"];
-    dir.json(&[&line[..], &said].concat());
+    dir.json(&[&line[..], &more].concat());
     let of_line = manifest(&dir, "line");
     let settings = &of_line["settings"];
     assert_eq!((&settings["optimizer"], &settings["batch_size"]), (&"lion".into(), &64.into()));
@@ -314,12 +314,12 @@ fn ambiguous_header_is_reported() {
     let rows = "green,pear\nred,apple\nred,apple\nblack,plum\nblack,plum\nred,apple\nblack,plum\n";
     dir.write("fruit.csv", rows);
     let train = ["train", "fruit.csv", "--epochs", "1", "--val-split", "0.3"];
-    let said = text(&dir.run(&[&train[..], &["--out", "named"]].concat()).stderr);
+    let stderr = text(&dir.run(&[&train[..], &["--out", "named"]].concat()).stderr);
     let guess =
         "fruit.csv: its first line (green, pear) is taken as the header; if it is an example, use `--no-header`";
-    assert!(said.contains(guess) && said.contains("target pear with 2 classes"), "{said}");
-    let said = text(&dir.run(&[&train[..], &["--no-header", "--out", "bare"]].concat()).stderr);
-    assert!(!said.contains("its first line") && said.contains("target column 2 with 3 classes"), "{said}");
+    assert!(stderr.contains(guess) && stderr.contains("target pear with 2 classes"), "{stderr}");
+    let stderr = text(&dir.run(&[&train[..], &["--no-header", "--out", "bare"]].concat()).stderr);
+    assert!(!stderr.contains("its first line") && stderr.contains("target column 2 with 3 classes"), "{stderr}");
     assert_eq!(manifest(&dir, "bare")["data"]["train_examples"].as_u64().unwrap() + 2, 7);
     assert_eq!(dir.json(&["predict", "bare", "fruit.csv"])["labeled"], 7);
     // A resumed run keeps the option.
@@ -367,8 +367,8 @@ fn array_targets_with_several_outputs_are_learned() {
             off += read.iter().zip(&right).map(|(read, right)| (read - right).abs()).sum::<f64>() / 900.0;
         }
         assert!((seen["mae"].as_f64().unwrap() - off).abs() < 1e-6 && off < 0.12, "{off}");
-        let said = text(&dir.run(&["predict", &out, &format!("{data}/x.npy"), "--num-examples", "1"]).stdout);
-        assert_eq!(said.matches(", ").count(), 5, "{said}");
+        let stdout = text(&dir.run(&["predict", &out, &format!("{data}/x.npy"), "--num-examples", "1"]).stdout);
+        assert_eq!(stdout.matches(", ").count(), 5, "{stdout}");
     }
     let refusal = dir.refused(&["train", "answers", "--loss", "kl-div"]);
     assert!(refusal.contains("which are not probabilities that sum to 1"), "{refusal}");
@@ -421,8 +421,8 @@ fn options_have_the_names_of_other_frameworks() {
                  --lr-scheduler cosine --validation 0.3 --early-stopping 5 --random-seed 3 --hidden-size 16 --dtype bf16 \
                  --gradient-accumulation-steps 2 --output run";
     let output = dir.run(&words.split_whitespace().collect::<Vec<&str>>());
-    let said = text(&output.stderr);
-    assert!(output.status.success(), "{said}");
+    let stderr = text(&output.stderr);
+    assert!(output.status.success(), "{stderr}");
     let settings = &manifest(&dir, "run")["settings"];
     for (name, value) in [
         ("epochs", Value::from(2)),
@@ -443,10 +443,10 @@ fn options_have_the_names_of_other_frameworks() {
     }
     let resolved = "2 epochs, optimizer sgd, learning rate 0.1, momentum 0.9, weight decay 0.001, gradient norm up to 2, \
                     schedule cosine, batch size 32, 2 batches per step, bf16, seed 3; loss cross_entropy\n";
-    assert!(said.contains(resolved), "{said}");
+    assert!(stderr.contains(resolved), "{stderr}");
     // Defaults are printed too, the gradient norm among them.
-    let said = text(&dir.run(&["train", "digits", "--epochs", "1"]).stderr);
+    let stderr = text(&dir.run(&["train", "digits", "--epochs", "1"]).stderr);
     let resolved = "1 epoch, optimizer adamw, learning rate 0.002, weight decay 0.01, gradient norm up to 1, batch size 64, \
                     seed 0; loss cross_entropy\n";
-    assert!(said.contains(resolved), "{said}");
+    assert!(stderr.contains(resolved), "{stderr}");
 }

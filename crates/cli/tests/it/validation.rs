@@ -21,8 +21,8 @@ fn groups_stay_together() {
     let dir = TempDir::new("groups");
     dir.write("people.csv", people(300));
     let train = ["train", "people.csv", "--label", "label", "--drop-columns", "person", "--epochs", "20"];
-    let said = text(&dir.run(&[&train[..7], &["1", "--out", "random"]].concat()).stderr);
-    assert!(said.contains("validation examples have the same features as a training example"), "{said}");
+    let stderr = text(&dir.run(&[&train[..7], &["1", "--out", "random"]].concat()).stderr);
+    assert!(stderr.contains("validation examples have the same features as a training example"), "{stderr}");
     let train = [
         "train",
         "people.csv",
@@ -64,8 +64,8 @@ fn the_last_rows_and_other_files_validate() {
     assert!(score("series.csv", "0.2", "random") > 0.9);
     let (last, other) = (score("series.csv", "last", "last"), score("earlier.csv", "file:later.csv", "file"));
     assert!(last < 0.0 && other < 0.0 && (last - other).abs() < 1e-9, "{last} {other}: the same examples");
-    let said = text(&dir.run(&["train", "series.csv", "--epochs", "1", "--out", "once"]).stderr);
-    assert!(said.contains("as in a time series") && said.contains("--val-split last"), "{said}");
+    let stderr = text(&dir.run(&["train", "series.csv", "--epochs", "1", "--out", "once"]).stderr);
+    assert!(stderr.contains("as in a time series") && stderr.contains("--val-split last"), "{stderr}");
     // Another validation file is another run.
     dir.write("later.csv", table(150..200));
     let refusal = dir.refused(&["train", "--resume", "file", "--epochs", "41"]);

@@ -28,16 +28,19 @@ fn exported_network_is_verified() {
         let output = dir.run(&[&["verify", "net.onnx"], arguments].concat());
         (output.status.code(), text(&output.stdout), text(&output.stderr))
     };
-    let (code, said, progress) = verify(&["proven.vnnlib"]);
-    assert_eq!(code, Some(0), "{said}{progress}");
-    assert!(said.starts_with("proven for real numbers and for f32 arithmetic with sums in any order: "), "{said}");
-    let (_, said, _) = verify(&["proven.vnnlib", "--arithmetic", "real"]);
-    assert!(said.starts_with("proven for real numbers; the rounding of f32 arithmetic is not covered: "), "{said}");
-    let (code, said, _) = verify(&["violated.vnnlib"]);
-    assert_eq!(code, Some(5), "{said}");
-    assert!(said.starts_with("counterexample: ") && said.contains("X_1 = ") && said.contains("Y_1 = "), "{said}");
-    let (code, said, _) = verify(&["violated.vnnlib", "--json"]);
-    let document: serde_json::Value = serde_json::from_str(&said).unwrap();
+    let (code, stdout, stderr) = verify(&["proven.vnnlib"]);
+    assert_eq!(code, Some(0), "{stdout}{stderr}");
+    assert!(stdout.starts_with("proven for real numbers and for f32 arithmetic with sums in any order: "), "{stdout}");
+    let (_, stdout, _) = verify(&["proven.vnnlib", "--arithmetic", "real"]);
+    assert!(stdout.starts_with("proven for real numbers; the rounding of f32 arithmetic is not covered: "), "{stdout}");
+    let (code, stdout, _) = verify(&["violated.vnnlib"]);
+    assert_eq!(code, Some(5), "{stdout}");
+    assert!(
+        stdout.starts_with("counterexample: ") && stdout.contains("X_1 = ") && stdout.contains("Y_1 = "),
+        "{stdout}"
+    );
+    let (code, stdout, _) = verify(&["violated.vnnlib", "--json"]);
+    let document: serde_json::Value = serde_json::from_str(&stdout).unwrap();
     assert_eq!((code, &document["verdict"]), (Some(5), &"counterexample".into()));
     assert_eq!(document["counterexample"]["input"].as_array().unwrap().len(), 2);
     let claim = |holds: &str| format!("[[claim]]\nexample = 3\nball = 0.01\nholds = \"{holds}\"\n");
@@ -48,22 +51,22 @@ fn exported_network_is_verified() {
         let output = dir.run(&[&["verify", "run"], arguments].concat());
         (output.status.code(), text(&output.stdout), text(&output.stderr))
     };
-    let (code, said, progress) = claims(&["proven.toml"]);
-    assert_eq!(code, Some(0), "{said}{progress}");
-    assert!(said.starts_with("claim 1: proven for real numbers") && said.contains("claim 2: proven"), "{said}");
-    let (code, said, _) = claims(&["violated.toml", "--json"]);
-    let document: serde_json::Value = serde_json::from_str(&said).unwrap();
-    assert_eq!((code, &document["claims"][0]["verdict"]), (Some(5), &"proven".into()), "{said}");
+    let (code, stdout, stderr) = claims(&["proven.toml"]);
+    assert_eq!(code, Some(0), "{stdout}{stderr}");
+    assert!(stdout.starts_with("claim 1: proven for real numbers") && stdout.contains("claim 2: proven"), "{stdout}");
+    let (code, stdout, _) = claims(&["violated.toml", "--json"]);
+    let document: serde_json::Value = serde_json::from_str(&stdout).unwrap();
+    assert_eq!((code, &document["claims"][0]["verdict"]), (Some(5), &"proven".into()), "{stdout}");
     assert_eq!(
         (&document["claims"][1]["name"], &document["claims"][1]["verdict"]),
         (&"claim 2".into(), &"counterexample".into())
     );
-    let (code, _, said) = claims(&["no.toml"]);
-    assert!(code == Some(1) && said.contains("no.toml: claim 1: expected `finite`"), "{said}");
-    let (code, _, said) = verify(&["proven.toml"]);
-    assert!(code == Some(1) && said.contains("an ONNX network has no examples"), "{said}");
-    let (code, said, _) = verify(&["proven.vnnlib", "--seconds", "-1"]);
-    assert_eq!(code, Some(2), "{said}");
+    let (code, _, stderr) = claims(&["no.toml"]);
+    assert!(code == Some(1) && stderr.contains("no.toml: claim 1: expected `finite`"), "{stderr}");
+    let (code, _, stderr) = verify(&["proven.toml"]);
+    assert!(code == Some(1) && stderr.contains("an ONNX network has no examples"), "{stderr}");
+    let (code, stdout, _) = verify(&["proven.vnnlib", "--seconds", "-1"]);
+    assert_eq!(code, Some(2), "{stdout}");
     for (name, content, expected) in [
         ("a.vnnlib", property("(assert (<= Y_2 0))"), "a.vnnlib:6:13: `Y_2` is not declared"),
         ("b.vnnlib", property("(assert (<= X_0 -1)) (assert (<= Y_0 0))"), "the set of inputs is empty"),
@@ -74,10 +77,10 @@ fn exported_network_is_verified() {
         ),
     ] {
         dir.write(name, content);
-        let (code, _, said) = verify(&[name]);
-        assert_eq!(code, Some(1), "{said}");
-        assert!(said.contains(expected), "{expected}: {said}");
+        let (code, _, stderr) = verify(&[name]);
+        assert_eq!(code, Some(1), "{stderr}");
+        assert!(stderr.contains(expected), "{expected}: {stderr}");
     }
-    let said = dir.refused(&["verify", "t.csv", "proven.vnnlib"]);
-    assert!(said.contains("t.csv: not a readable ONNX model"), "{said}");
+    let stderr = dir.refused(&["verify", "t.csv", "proven.vnnlib"]);
+    assert!(stderr.contains("t.csv: not a readable ONNX model"), "{stderr}");
 }

@@ -16,9 +16,9 @@ use super::walk::{KernelExt, map_block, map_operands, rebuild};
 /// Runs the pass.
 pub(super) fn run(mut kernel: Kernel, context: &mut Context<'_>) -> Kernel {
     let body = std::mem::take(&mut kernel.body);
-    let mut mover = LoopHoister { kernel, context };
-    let body = mover.block(body);
-    Kernel { body, ..mover.kernel }
+    let mut hoister = LoopHoister { kernel, context };
+    let body = hoister.block(body);
+    Kernel { body, ..hoister.kernel }
 }
 
 struct LoopHoister<'c, 't> {

@@ -281,8 +281,8 @@ fn cublaslt_accepts_valid_and_rejects_invalid_products() {
         ("doubles in f32", Asked { types: [1; 3], ..PLAIN }, (15, -1)),
         ("types mixed", Asked { types: [2, 0, 0], ..PLAIN }, (15, -1)),
         ("an integer", Asked { types: [10; 3], ..PLAIN }, (15, -1)),
-        ("less aligned than said", Asked { behind: [4, 0, 0], ..PLAIN }, (0, 7)),
-        ("less aligned, as said", Asked { behind: [4, 8, 12], aligned: 4, ..PLAIN }, (0, 0)),
+        ("less aligned than declared", Asked { behind: [4, 0, 0], ..PLAIN }, (0, 7)),
+        ("less aligned, as declared", Asked { behind: [4, 8, 12], aligned: 4, ..PLAIN }, (0, 0)),
         ("less workspace than needed", Asked { workspace: (4 << 20, 1 << 19), ..deep.clone() }, (0, 7)),
         ("no workspace allowed", Asked { workspace: (0, 0), ..deep }, (0, 0)),
     ] {

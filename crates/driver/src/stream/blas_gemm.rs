@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn product_rejects_what_blas_cannot_express() {
+    fn product_rejects_layouts_that_blas_cannot_express() {
         let plain = Gemm {
             dtype: DType::F32,
             tf32: false,

@@ -4,18 +4,18 @@
 /// Names of the tensors of a decoder.
 #[derive(Debug)]
 pub(crate) struct Names {
-    /// Stands before all names; files may leave it out.
+    /// Prefix of all names; files can omit it.
     pub prefix: &'static str,
     pub embedding: &'static str,
     pub position_embedding: &'static str,
     pub output_norm: &'static str,
-    /// Never with the prefix.
+    /// Name that never has the prefix.
     pub output: &'static str,
     pub attention_norm: &'static str,
     pub query: &'static str,
     pub key: &'static str,
     pub value: &'static str,
-    /// Queries, keys and values in one.
+    /// Fused query, key and value projection.
     pub query_key_value: &'static str,
     pub query_norm: &'static str,
     pub key_norm: &'static str,
@@ -25,7 +25,7 @@ pub(crate) struct Names {
     pub feed_forward_post_norm: &'static str,
     pub gate: &'static str,
     pub up: &'static str,
-    /// Gate and up in one.
+    /// Fused gate and up projection.
     pub gate_up: &'static str,
     pub down: &'static str,
     pub router: &'static str,
@@ -38,11 +38,11 @@ pub(crate) struct Names {
     pub shared_down: &'static str,
     /// True if the matrices of blocks are stored as `[inputs, outputs]`.
     pub is_transposed: bool,
-    /// Endings of tensors that are no weights.
+    /// Suffixes of tensors that are not weights.
     pub ignored: &'static [&'static str],
 }
 
-/// GGUF's, of every architecture.
+/// Names of GGUF, for every architecture.
 pub(crate) const GGUF_NAMES: Names = Names {
     prefix: "",
     embedding: "token_embd",
@@ -78,7 +78,7 @@ pub(crate) const GGUF_NAMES: Names = Names {
     ignored: &["rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight"],
 };
 
-/// Hugging Face's LLaMA, Mistral, Qwen and Gemma.
+/// Names of LLaMA, Mistral, Qwen and Gemma in Hugging Face's files.
 pub(super) const LLAMA: Names = Names {
     prefix: "model.",
     embedding: "embed_tokens",

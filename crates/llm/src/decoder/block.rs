@@ -7,7 +7,7 @@ use crate::config::{Activation, BlockConfig, Config, Experts, FeedForward};
 use crate::packed::Packed;
 use crate::weight_reader::{Linear, WeightReader};
 
-/// The weights of a block.
+/// Weights of a block.
 #[derive(Debug)]
 pub(super) struct Block {
     attention_norm: NormWeights,
@@ -23,7 +23,7 @@ pub(super) struct Block {
     feed_forward_post_norm: Option<NormWeights>,
 }
 
-/// The weights of a feed-forward layer.
+/// Weights of a feed-forward layer.
 #[derive(Debug)]
 enum Layer {
     Dense(Dense),
@@ -37,14 +37,14 @@ struct Dense {
     down: Linear,
 }
 
-/// Experts, the matrices of all in one.
+/// Experts, with their matrices concatenated.
 #[derive(Debug)]
 struct Mixture {
     router: Linear,
     gate: Packed,
     up: Packed,
     down: Packed,
-    /// The layer that serves every token, and its gate.
+    /// Shared expert and its gate.
     shared: Option<(Linear, Dense)>,
 }
 
@@ -93,7 +93,7 @@ impl Block {
         })
     }
 
-    /// The block's output for the residual stream `x` `[n, hidden]`; writes keys and values into the cache.
+    /// Returns the block's output for the residual stream `x` `[n, hidden]`, and writes keys and values into the cache.
     pub fn apply(
         &self,
         x: Tensor,
@@ -117,7 +117,7 @@ impl Block {
         x + post(fed, &self.feed_forward_post_norm)
     }
 
-    /// Grouped-query attention of `x` `[n, hidden]` over the cache, to which its keys and values are added.
+    /// Returns the grouped-query attention of `x` `[n, hidden]` over the cache, to which its keys and values are added.
     fn attention(
         &self,
         x: &Tensor,
@@ -209,7 +209,7 @@ impl Mixture {
         })
     }
 
-    /// The weighted sum of the chosen experts' outputs for each token of `x` `[n, hidden]`.
+    /// Returns the weighted sum of the outputs of the selected experts for each token of `x` `[n, hidden]`.
     fn apply(&self, x: &Tensor, config: &Config, experts: Experts) -> Tensor {
         let ValuesWithIndices { values: mut weights, indices: chosen } =
             self.router.apply(x).softmax(-1).topk(experts.used, -1);

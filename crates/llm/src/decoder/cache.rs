@@ -23,7 +23,7 @@ pub fn empty_cache(config: &Config, slots: usize, slot_rows: usize) -> Cache {
 /// Rows of the cache for the tokens of a step.
 #[derive(Debug)]
 pub(super) struct Rows {
-    /// Number of tokens of the first sequence; every other token is of a sequence of its own.
+    /// Number of tokens of the first sequence; each further token belongs to a separate sequence.
     pub piece: usize,
     /// Number of sequences.
     pub sequences: usize,
@@ -113,7 +113,7 @@ fn routine([queries, keys, ..]: [&Tensor; 4], attrs: &Attrs) -> Option<Routine> 
     }))
 }
 
-/// The same with tensor operations, over all rows of a slot: of the only slot for all tokens, or of a copy of its own slot for each.
+/// Computes the attention with tensor operations over all rows of a slot: of the only slot for all tokens, or of a copy of its slot for each token.
 fn body([queries, keys, values, rows]: [&Tensor; 4], attrs: &Attrs) -> [Tensor; 1] {
     let cache_rows = match keys.shape() {
         Ok(shape) => shape.dims()[1],
@@ -138,7 +138,7 @@ fn body([queries, keys, values, rows]: [&Tensor; 4], attrs: &Attrs) -> [Tensor; 
     [attended([&queries.unsqueeze(2), &of_tokens(keys), &of_tokens(values)], &mask, attrs).squeeze(2)]
 }
 
-/// Masked attention of queries `[…, heads, n, width]` to keys `[…, kv heads, rows, width]`; zeros for a query without keys.
+/// Returns the masked attention of queries `[…, heads, n, width]` to keys `[…, kv heads, rows, width]`; zeros for a query without keys.
 fn attended([queries, keys, values]: [&Tensor; 3], mask: &Tensor, attrs: &Attrs) -> Tensor {
     if attrs.soft_cap.is_none() {
         let options =

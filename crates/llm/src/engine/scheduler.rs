@@ -15,30 +15,30 @@ pub(super) struct Scheduler {
     model: Arc<Model>,
     cache: Cache,
     slots: Vec<Slot>,
-    /// The sequences that run, the oldest first.
+    /// Running sequences, the oldest first.
     running: Vec<Running>,
-    /// Sizes of steps that were not run yet.
+    /// Sizes of steps that have not run yet.
     cold: Vec<StepSize>,
 }
 
-/// Number of prompt tokens and of other sequences of a step.
+/// Size of a step: the number of prompt tokens, and of other sequences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct StepSize {
     piece: usize,
     others: usize,
 }
 
-/// A part of the cache.
+/// Slot of the cache.
 #[derive(Default)]
 struct Slot {
-    /// The tokens whose keys and values it holds.
+    /// Tokens whose keys and values are in the slot.
     tokens: Vec<u32>,
     is_used: bool,
     /// Number of requests before its last one.
     last_use: u64,
 }
 
-/// A sequence in a slot.
+/// Sequence in a slot.
 struct Running {
     sequence: Sequence,
     slot: usize,
@@ -49,11 +49,11 @@ struct Running {
     /// Events that were not sent yet.
     events: Vec<Event>,
     is_cancelled: Arc<AtomicBool>,
-    /// Probabilities that were passed on.
+    /// Number of log probabilities that have been sent.
     sent_logprobs: usize,
 }
 
-/// Refuses all requests once the thread has ended, also by a panic.
+/// Rejects all requests after the thread has ended, also by a panic.
 struct CloseOnDrop<'a>(&'a Shared);
 
 impl Drop for CloseOnDrop<'_> {
@@ -90,7 +90,7 @@ impl Scheduler {
         Ok(Scheduler { model, cache, slots, running: Vec::new(), cold })
     }
 
-    /// Serves until the engine is closed.
+    /// Runs steps until the engine is closed.
     pub fn run(mut self, shared: &Shared) {
         let _close = CloseOnDrop(shared);
         while self.admit(shared) {
@@ -178,7 +178,7 @@ impl Scheduler {
         });
     }
 
-    /// Runs one of the sizes of steps that were not run yet, with rows that are dropped.
+    /// Runs one of the remaining sizes of steps with rows that are dropped, to compile it.
     fn warm_up(&mut self, shared: &Shared) {
         let Some(size) = self.cold.pop() else { return };
         let outside = (self.slots.len() * self.model.slot_rows()) as i32;
@@ -225,7 +225,7 @@ impl Scheduler {
         }
     }
 
-    /// Gives each sequence of a step its logits.
+    /// Passes the logits of a step to its sequences.
     fn advance(&mut self, shared: &Shared, parts: &[(usize, usize)], logits: &[f32]) {
         let vocab = self.model.config().vocab;
         let (mut finished, mut failed, mut prompt_tokens, mut completion_tokens) = (0, 0, 0, 0);
@@ -268,7 +268,7 @@ impl Scheduler {
         }
     }
 
-    /// Ends all sequences after a step that failed: what the cache holds is not known.
+    /// Ends all sequences after a failed step, since the contents of the cache are unknown.
     fn fail(&mut self, shared: &Shared, error: &Error) {
         let mut state = shared.state();
         state.stats.failed += self.running.len() as u64;
@@ -285,7 +285,7 @@ fn padded(sequences: usize, slots: usize) -> usize {
 }
 
 impl Running {
-    /// Draws a token and appends the events; returns true if the sequence is finished.
+    /// Samples a token and appends the events; returns true if the sequence is finished.
     fn advance(&mut self, model: &Model, logits: &[f32]) -> Result<bool> {
         let text = self.sequence.advance(model.tokenizer(), logits)?;
         let logprobs = self.sequence.logprobs()[self.sent_logprobs..].to_vec();

@@ -40,7 +40,7 @@ pub(super) fn unpack(weight: &Tensor, codebook: Option<&Tensor>, encoding: Encod
     values.flatten(-2, -1)
 }
 
-/// Rows as blocks, u8 `[rows, blocks, block bytes]`.
+/// Rows divided into blocks, u8 `[rows, blocks, block bytes]`.
 pub(super) struct Blocks(Tensor);
 
 impl Blocks {
@@ -78,7 +78,7 @@ pub(super) fn nibbles(bytes: &Tensor) -> Tensor {
     Tensor::concat(&[bits(bytes, 0, 4), bits(bytes, 4, 4)], -1)
 }
 
-/// Returns 16 bits, in an i32, as the f16 that they are, in f32.
+/// Returns the f16 in the low 16 bits of an i32, as f32.
 pub(super) fn half_of_bits(bits: &Tensor) -> Tensor {
     bits.cast(DType::U16).bitcast(DType::F16).cast(DType::F32)
 }

@@ -8,7 +8,7 @@ pub(super) struct AddedTokens {
     by_first: HashMap<u8, Vec<(String, u32)>>,
 }
 
-/// A part of a text.
+/// Part of a text.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Part<'a> {
     Text(&'a str),
@@ -16,7 +16,7 @@ pub(super) enum Part<'a> {
 }
 
 impl AddedTokens {
-    /// Tokens with their ids; empty ones are left out.
+    /// Creates the table of these tokens with their ids; empty ones are ignored.
     pub fn new(tokens: impl IntoIterator<Item = (String, u32)>) -> AddedTokens {
         let mut by_first: HashMap<u8, Vec<(String, u32)>> = HashMap::new();
         for (token, id) in tokens {
@@ -28,7 +28,7 @@ impl AddedTokens {
         AddedTokens { by_first }
     }
 
-    /// The tokens of a text and what stands between them.
+    /// Returns the added tokens of a text, and the text between them.
     pub fn split<'a>(&self, text: &'a str) -> Vec<Part<'a>> {
         let (mut parts, mut start, mut at) = (Vec::new(), 0, 0);
         while at < text.len() {

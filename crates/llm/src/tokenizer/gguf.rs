@@ -14,20 +14,20 @@ use super::sentence_piece::SentencePiece;
 use super::{END_TOKENS, Engine, SpecialTokens, Tokenizer, byte_level, byte_token, sentence_piece_bytes};
 use crate::gguf::{Gguf, Value};
 
-/// The kinds of `token_type`.
+/// Values of `token_type`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// A piece of text, the unknown token, or a byte.
+    /// Piece of text, unknown token, or byte.
     Text,
-    /// It controls the model and is not text.
+    /// Control token, which is not text.
     Control,
-    /// It is matched before the text is split.
+    /// User-defined token, which is matched before the text is split.
     UserDefined,
-    /// It is never made.
+    /// Unused token.
     Unused,
 }
 
-/// The vocabulary of a file.
+/// Vocabulary of a file.
 struct Vocabulary<'a> {
     file: &'a Gguf,
     tokens: Vec<&'a str>,
@@ -35,11 +35,11 @@ struct Vocabulary<'a> {
 }
 
 impl Tokenizer {
-    /// The tokenizer that a file describes.
+    /// Returns the tokenizer of a file.
     ///
     /// # Errors
     ///
-    /// If the vocabulary is of a kind that is not supported, or contradicts itself.
+    /// If the kind of vocabulary is not supported, or the vocabulary is inconsistent.
     pub fn from_gguf(file: &Gguf) -> Result<Tokenizer> {
         let vocabulary = Vocabulary::read(file)?;
         match file.required("tokenizer.ggml.model", "a string", Value::as_str)? {

@@ -10,11 +10,11 @@ use super::{END_TOKENS, Engine, SpecialTokens, Tokenizer, byte_level, sentence_p
 use crate::folder::{Folder, json_object, text};
 
 impl Tokenizer {
-    /// The tokenizer of a folder, for a model of `vocab` tokens.
+    /// Returns the tokenizer of a folder, for a model of `vocab` tokens.
     ///
     /// # Errors
     ///
-    /// If a file is missing or not valid, if the vocabulary is of a kind that is not supported, or if it has more tokens than the model.
+    /// If a file is missing or not valid, the kind of vocabulary is not supported, or it has more tokens than the model.
     pub fn from_folder(folder: &Folder, vocab: usize) -> Result<Tokenizer> {
         let path = folder.path().join("tokenizer.json");
         let wrong = |what: String| Error::corrupt(format!("{}: {what}", path.display()));
@@ -75,7 +75,7 @@ fn decoder(json: &Map<String, Value>) -> Option<Decoder> {
     is_ours.then(|| Decoder::SentencePiece(strips || find("Strip").is_some()))
 }
 
-/// The bytes of each token.
+/// Returns the bytes of each token.
 fn bytes(
     pipeline: &Pipeline,
     json: &Map<String, Value>,
@@ -113,7 +113,7 @@ fn token(settings: &Map<String, Value>, key: &str) -> Option<String> {
     value.as_str().or_else(|| value.get("content")?.as_str()).map(str::to_string)
 }
 
-/// The ids that end a text, of every file that names some.
+/// Returns the ids that end a text, from all files that name some.
 fn end_tokens(folder: &Folder, pipeline: &Pipeline, special: &SpecialTokens) -> Result<Vec<u32>> {
     let generation = optional_object(&folder.path().join("generation_config.json"))?;
     let mut end = Vec::new();

@@ -2,7 +2,7 @@
 
 /// Rules by which a byte-level vocabulary splits texts.
 pub(super) struct PreTokenizer {
-    /// `tokenizer.ggml.pre`.
+    /// Value of `tokenizer.ggml.pre`.
     names: &'static [&'static str],
     /// Each splits what the one before has left; matches become pieces of their own.
     pub patterns: &'static [&'static str],
@@ -48,12 +48,12 @@ const TABLE: &[PreTokenizer] = &[
     PreTokenizer { names: &["gpt-4o", "llama4"], patterns: &[GPT4O], ignores_merges: false, adds_bos: false },
 ];
 
-/// The pre-tokenizer with this name.
+/// Returns the pre-tokenizer with this name.
 pub(super) fn find(name: &str) -> Option<&'static PreTokenizer> {
     TABLE.iter().find(|row| row.names.contains(&name))
 }
 
-/// The names of all pre-tokenizers.
+/// Returns the names of all pre-tokenizers.
 pub(super) fn names() -> String {
     TABLE.iter().flat_map(|row| row.names).copied().collect::<Vec<_>>().join(", ")
 }

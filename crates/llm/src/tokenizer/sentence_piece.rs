@@ -10,11 +10,11 @@ use std::collections::{BinaryHeap, HashMap};
 use super::added_tokens::{AddedTokens, Part};
 use super::byte_token;
 
-/// A vocabulary with scores.
+/// Vocabulary with scores.
 pub(super) struct SentencePiece {
     ids: HashMap<String, u32>,
     scores: Vec<f32>,
-    /// The tokens of single bytes.
+    /// Tokens of single bytes.
     bytes: [Option<u32>; 256],
     unknown: Option<u32>,
     added: AddedTokens,
@@ -62,7 +62,7 @@ struct Piece {
 }
 
 impl SentencePiece {
-    /// A vocabulary of these tokens; `is_text` says which may come of merges.
+    /// Creates a vocabulary of these tokens; `is_text` returns true for those that merges can produce.
     pub fn new(
         tokens: &[&str],
         scores: Vec<f32>,
@@ -84,7 +84,7 @@ impl SentencePiece {
         SentencePiece { ids, scores, bytes, unknown, added, adds_space }
     }
 
-    /// The ids of a text.
+    /// Returns the ids of a text.
     pub fn encode(&self, text: &str) -> Vec<u32> {
         let (mut ids, mut follows_token) = (Vec::new(), true);
         for part in self.added.split(text) {
@@ -138,7 +138,7 @@ impl SentencePiece {
         }
     }
 
-    /// The bytes of a character that is not a token; the unknown token where there are no tokens for bytes.
+    /// Returns the byte tokens of a character that is not a token; the unknown token if the vocabulary has no byte tokens.
     fn fall_back(&self, character: &str, ids: &mut Vec<u32>) {
         let bytes: Option<Vec<u32>> = character.bytes().map(|byte| self.bytes[usize::from(byte)]).collect();
         match bytes {

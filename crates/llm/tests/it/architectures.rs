@@ -155,7 +155,7 @@ fn prefill_and_cached_steps_equal_transformers_in_both_worlds() {
 
 /// Each sequence is computed by itself, in pieces or token by token; then all at once in other slots, beside rows that are dropped.
 #[test]
-fn logits_of_a_sequence_are_the_same_bits_beside_others() {
+fn logits_of_a_sequence_do_not_depend_on_the_batch() {
     let device = Device::get("cpu").unwrap();
     device.scope(|| {
         for name in MODELS {

@@ -111,7 +111,7 @@ fn answers_are_the_same_bits_alone_and_among_others() {
 }
 
 #[test]
-fn the_next_request_of_a_conversation_computes_only_what_is_new() {
+fn next_request_of_a_conversation_computes_only_new_tokens() {
     let model = model();
     let engine = engine(&model, 2, 4);
     let mut messages = vec![Message::new("user", "hello world")];
@@ -183,7 +183,7 @@ fn wrong_requests_and_limits_are_one_sentence() {
 }
 
 #[test]
-fn a_model_whose_logits_are_not_numbers_fails_its_requests_and_goes_on() {
+fn nan_logits_fail_requests_but_not_the_engine() {
     // The last tensor of the file is made NaN, so no logit is a number.
     let mut bytes = std::fs::read(path("tiny-F16.gguf")).unwrap();
     let end = bytes.len();

@@ -69,7 +69,7 @@ fn a_tokenizer_json_gives_the_ids_and_the_text_of_the_reference() {
 }
 
 #[test]
-fn chat_templates_write_what_transformers_writes_and_refuse_what_it_refuses() {
+fn chat_templates_agree_with_transformers() {
     let special = SpecialTokens { bos: Some("<|begin|>".into()), eos: Some("<|end|>".into()) };
     let cases = json("text/chat.json");
     for case in cases.as_array().unwrap() {
@@ -135,7 +135,7 @@ fn every_file_that_names_an_end_of_text_is_heard() {
 }
 
 #[test]
-fn the_next_request_of_a_conversation_computes_only_what_is_new() {
+fn next_request_of_a_conversation_computes_only_new_tokens() {
     let model = open("chat.gguf");
     let mut conversation = vec![Message::new("user", "hello world")];
     let mut session = model.session();

@@ -57,8 +57,8 @@ fn processes_compute_the_bits_of_one_process() {
         command.arg(std::env::current_exe().unwrap()).args(["processes::child", "--exact"]);
         command.env(CHILD, &folder).env("PANOPLY_THREADS", "1").stdin(Stdio::null());
         let output = command.output().unwrap();
-        let (said, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-        assert!(output.status.success(), "{said}{errors}");
+        let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert!(output.status.success(), "{stdout}{stderr}");
         for rank in 0..ranks {
             let have = std::fs::read_to_string(folder.join(format!("{rank} of {ranks}"))).unwrap();
             assert!(have == bits(&expected), "rank {rank} of {ranks}: {have}");

@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_line_names_itself() {
+    fn parse_errors_name_the_line() {
         let text = format!("{}0\n1,2,x\n", "0,".repeat(64));
         let error = parse(&text).unwrap_err();
         assert!(error.is_corrupt() && error.message().starts_with("digits.csv:2: "), "{error}");

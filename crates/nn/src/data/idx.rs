@@ -55,7 +55,7 @@ fn parse(bytes: &[u8]) -> Result<(Vec<usize>, usize), String> {
 ///
 /// # Errors
 /// If a file cannot be read, or the files do not fit together.
-pub fn load_classification(images: &Path, labels: &Path, classes: usize) -> Result<Dataset> {
+pub fn load_classification(images: &Path, labels: &Path, num_classes: usize) -> Result<Dataset> {
     let budget = ReadBudget::for_file(images)?;
     let path = images;
     let (images, labels) = (load_within(images, &budget)?, load(labels)?);
@@ -63,5 +63,5 @@ pub fn load_classification(images: &Path, labels: &Path, classes: usize) -> Resu
     let width = images.dims.iter().skip(1).product();
     let features = images.data.iter().map(|byte| f32::from(*byte) / 255.0);
     let labels = labels.data.iter().map(|label| i32::from(*label)).collect();
-    Dataset::classification(features.collect(), labels).example_shape(&[width]).num_classes(classes).build()
+    Dataset::classification(features.collect(), labels).example_shape(&[width]).num_classes(num_classes).build()
 }

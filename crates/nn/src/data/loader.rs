@@ -69,9 +69,9 @@ impl fmt::Debug for DataLoader {
 
 impl DataLoader {
     /// Creates a loader of batches in the order of the data set, with one thread. The last batch can be smaller.
-    pub fn new(data: impl Into<Arc<Dataset>>, batch: usize) -> DataLoader {
-        let (data, batch) = (data.into(), batch.max(1));
-        DataLoader { data, batch, threads: 1, seed: 0, shuffled: false, transforms: Vec::new() }
+    pub fn new(dataset: impl Into<Arc<Dataset>>, batch_size: usize) -> DataLoader {
+        let (dataset, batch_size) = (dataset.into(), batch_size.max(1));
+        DataLoader { data: dataset, batch: batch_size, threads: 1, seed: 0, shuffled: false, transforms: Vec::new() }
     }
 
     /// Shuffles each epoch differently. The seed determines the order and the random numbers of transforms.

@@ -104,25 +104,25 @@ impl Dataset {
     ///
     /// # Errors
     /// If examples have no axes, there is not one length in 1 ..= time for each, or the targets are labels for each time step.
-    pub fn with_seq_lengths(mut self, times: Vec<i32>) -> Result<Dataset> {
+    pub fn with_seq_lengths(mut self, seq_lengths: Vec<i32>) -> Result<Dataset> {
         let count = self.len();
         let Some(&time) = self.example_shape.first() else {
             return Err(Error::mistake("examples of a single number are not sequences"));
         };
-        if times.len() != count {
-            return Err(Error::mistake(format!("{} lengths for {count} sequences", times.len())));
+        if seq_lengths.len() != count {
+            return Err(Error::mistake(format!("{} lengths for {count} sequences", seq_lengths.len())));
         }
-        if let Some(at) = times.iter().position(|length| !(1..=time as i64).contains(&i64::from(*length))) {
+        if let Some(at) = seq_lengths.iter().position(|length| !(1..=time as i64).contains(&i64::from(*length))) {
             return Err(Error::mistake(format!(
                 "sequence {at} has the length {}, which is not in 1 ..= {time}",
-                times[at]
+                seq_lengths[at]
             )));
         }
         if let Targets::Classes { labels_per_example: 2.., .. } = self.targets {
             let message = "sequences with a label for each time step must have the same length";
             return Err(Error::mistake(message).note("cut them into windows of equal length"));
         }
-        self.seq_lengths = Some(times);
+        self.seq_lengths = Some(seq_lengths);
         Ok(self)
     }
 
@@ -204,9 +204,9 @@ impl Dataset {
         hasher.digest128()
     }
 
-    /// Returns all examples once, in random order, in batches of `size`; the last batch can be smaller.
-    pub fn batches(&self, size: usize, rng: &mut Rng) -> Batches<'_> {
-        Batches::new(self, self.order(rng), size)
+    /// Returns all examples once, in random order, in batches of `batch_size`; the last batch can be smaller.
+    pub fn batches(&self, batch_size: usize, rng: &mut Rng) -> Batches<'_> {
+        Batches::new(self, self.order(rng), batch_size)
     }
 
     /// Returns the order in which [`Dataset::batches`] takes the examples.

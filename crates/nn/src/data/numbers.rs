@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn decimal_commas_are_told_from_groups() {
+    fn decimal_commas_are_distinguished_from_thousands_separators() {
         for (cell, wanted) in [
             ("3,5", Some(true)),
             ("-0,125 €", Some(true)),

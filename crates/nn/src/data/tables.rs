@@ -224,7 +224,7 @@ impl<'a> TableExamples<'a> {
 }
 
 /// Reads the table of a file. A first line that contains a column name from the options is a header.
-fn read_said(path: &Path, reading: &ReadOptions, budget: &ReadBudget) -> Result<CsvTable> {
+fn read_table(path: &Path, reading: &ReadOptions, budget: &ReadBudget) -> Result<CsvTable> {
     if reading.header.is_some() && name(path).ends_with(".parquet") {
         let message =
             format!("--header: {} is a Parquet table, which has column names; remove the option", path.display());
@@ -237,10 +237,10 @@ fn read_said(path: &Path, reading: &ReadOptions, budget: &ReadBudget) -> Result<
     // A number counts the columns, unless it is larger than their number.
     let is_name = |name: &str, width: usize| name.parse::<usize>().map_or(true, |number| number == 0 || number > width);
     let named = |first: &[String]| {
-        let is_said = |cell: &String| {
+        let is_named = |cell: &String| {
             names().any(|name| name.eq_ignore_ascii_case(cell) && !name.is_empty() && is_name(name, first.len()))
         };
-        reading.header.or_else(|| first.iter().any(is_said).then_some(true))
+        reading.header.or_else(|| first.iter().any(is_named).then_some(true))
     };
     read_rows(path, named, reading.csv_options(), budget)
 }
@@ -308,7 +308,7 @@ impl Roles {
 /// Reads examples with their targets.
 pub(super) fn open(path: &Path, reading: &ReadOptions) -> Result<LabeledData> {
     let budget = &ReadBudget::for_file(path)?;
-    let table = &read_said(path, reading, budget)?;
+    let table = &read_table(path, reading, budget)?;
     let Roles { labels, sequence, group, mut columns, categorical, index } = Roles::of(table, path, reading)?;
     let (rows, dropped) = kept_rows(table, columns.iter().chain(&labels), (path, budget), reading.missing)?;
     let examples = TableExamples::of(table, &rows, (path, budget), sequence)?;

@@ -100,7 +100,7 @@ mod tests {
     use crate::data::Targets;
 
     #[test]
-    fn windows_know_what_follows() {
+    fn text_windows_have_the_next_characters_as_targets() {
         let letters = vocabulary("abcab\n");
         assert_eq!(letters, ['\n', 'a', 'b', 'c']);
         let data = windows("abcabc", &letters, 2, Path::new("t")).unwrap();

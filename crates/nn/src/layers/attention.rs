@@ -27,17 +27,17 @@ pub struct MultiHeadAttention {
 }
 
 impl MultiHeadAttention {
-    /// Creates attention with the same number of query and key heads; `width` is a multiple of `heads`.
-    pub fn new(width: usize, heads: usize, rng: &mut Rng) -> MultiHeadAttention {
-        MultiHeadAttention::with_kv_heads(width, heads, heads, rng)
+    /// Creates attention with the same number of query and key heads; `embed_dim` is a multiple of `num_heads`.
+    pub fn new(embed_dim: usize, num_heads: usize, rng: &mut Rng) -> MultiHeadAttention {
+        MultiHeadAttention::with_kv_heads(embed_dim, num_heads, num_heads, rng)
     }
 
     /// Creates grouped-query attention: neighboring query heads share keys and values. [Ainslie et al. 2023]
-    pub fn with_kv_heads(width: usize, heads: usize, key_heads: usize, rng: &mut Rng) -> MultiHeadAttention {
-        let shared = width / heads.max(1) * key_heads;
-        let mut linear = |outputs: usize| Linear::new(width, outputs, rng);
-        let (query, key, value, output) = (linear(width), linear(shared), linear(shared), linear(width));
-        MultiHeadAttention { query, key, value, output, num_heads: heads, num_kv_heads: key_heads, causal: false }
+    pub fn with_kv_heads(embed_dim: usize, num_heads: usize, num_kv_heads: usize, rng: &mut Rng) -> MultiHeadAttention {
+        let shared = embed_dim / num_heads.max(1) * num_kv_heads;
+        let mut linear = |outputs: usize| Linear::new(embed_dim, outputs, rng);
+        let (query, key, value, output) = (linear(embed_dim), linear(shared), linear(shared), linear(embed_dim));
+        MultiHeadAttention { query, key, value, output, num_heads, num_kv_heads, causal: false }
     }
 
     /// Attends from `queries` to `source`, `[batch, length, width]` each, and projects the result.

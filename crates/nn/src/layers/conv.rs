@@ -27,17 +27,23 @@ pub type Conv3d = ConvNd<3>;
 impl<const N: usize> ConvNd<N> {
     /// Creates a convolution with stride 1, dilation 1, one group and no padding. Weight and bias are uniform in ±1/√(inputs of a
     /// filter), as in PyTorch.
-    pub fn new(channels: usize, outputs: usize, size: [usize; N], rng: &mut Rng) -> ConvNd<N> {
-        ConvNd::with_groups(channels, outputs, size, 1, rng)
+    pub fn new(in_channels: usize, out_channels: usize, kernel_size: [usize; N], rng: &mut Rng) -> ConvNd<N> {
+        ConvNd::with_groups(in_channels, out_channels, kernel_size, 1, rng)
     }
 
     /// Creates a convolution of `groups` groups of channels, each on its own; `groups` divides both numbers of channels.
     #[doc(alias = "depthwise")]
-    pub fn with_groups(channels: usize, outputs: usize, size: [usize; N], groups: usize, rng: &mut Rng) -> ConvNd<N> {
-        let depth = channels / groups.max(1);
-        let bound = 1.0 / ((depth * size.iter().product::<usize>()).max(1) as f64).sqrt();
-        let weight = init::uniform(&[&[outputs, depth], &size[..]].concat(), bound, rng);
-        let bias = Param::new(init::uniform(&[outputs], bound, rng));
+    pub fn with_groups(
+        in_channels: usize,
+        out_channels: usize,
+        kernel_size: [usize; N],
+        groups: usize,
+        rng: &mut Rng,
+    ) -> ConvNd<N> {
+        let depth = in_channels / groups.max(1);
+        let bound = 1.0 / ((depth * kernel_size.iter().product::<usize>()).max(1) as f64).sqrt();
+        let weight = init::uniform(&[&[out_channels, depth], &kernel_size[..]].concat(), bound, rng);
+        let bias = Param::new(init::uniform(&[out_channels], bound, rng));
         let options = ConvOptions { groups, ..ConvOptions::default() };
         ConvNd { weight: Param::new(weight), bias: Some(bias), options }
     }
@@ -110,27 +116,27 @@ pub type ConvTranspose3d = ConvTransposeNd<3>;
 
 impl<const N: usize> ConvTransposeNd<N> {
     /// Creates a transposed convolution with stride 1, dilation 1, one group and no padding, initialized as in PyTorch.
-    pub fn new(channels: usize, outputs: usize, size: [usize; N], rng: &mut Rng) -> ConvTransposeNd<N> {
-        ConvTransposeNd::with_groups(channels, outputs, size, 1, rng)
+    pub fn new(in_channels: usize, out_channels: usize, kernel_size: [usize; N], rng: &mut Rng) -> ConvTransposeNd<N> {
+        ConvTransposeNd::with_groups(in_channels, out_channels, kernel_size, 1, rng)
     }
 
     /// Creates a transposed convolution of `groups` groups of channels, each on its own; `groups` divides both numbers of channels.
     pub fn with_groups(
-        channels: usize,
-        outputs: usize,
-        size: [usize; N],
+        in_channels: usize,
+        out_channels: usize,
+        kernel_size: [usize; N],
         groups: usize,
         rng: &mut Rng,
     ) -> ConvTransposeNd<N> {
-        let depth = outputs / groups.max(1);
-        let bound = 1.0 / ((depth * size.iter().product::<usize>()).max(1) as f64).sqrt();
-        let weight = init::uniform(&[&[channels, depth], &size[..]].concat(), bound, rng);
-        let bias = Param::new(init::uniform(&[outputs], bound, rng));
+        let depth = out_channels / groups.max(1);
+        let bound = 1.0 / ((depth * kernel_size.iter().product::<usize>()).max(1) as f64).sqrt();
+        let weight = init::uniform(&[&[in_channels, depth], &kernel_size[..]].concat(), bound, rng);
+        let bias = Param::new(init::uniform(&[out_channels], bound, rng));
         let options = ConvOptions { groups, ..ConvOptions::default() };
         ConvTransposeNd { weight: Param::new(weight), bias: Some(bias), options, output_padding: [0; N] }
     }
 
-    /// Sets the stride along each axis, about the factor of the lengths.
+    /// Sets the stride along each axis, which is about the upsampling factor.
     #[must_use]
     pub fn stride(mut self, stride: [usize; N]) -> ConvTransposeNd<N> {
         self.options.stride = stride;

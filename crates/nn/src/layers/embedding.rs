@@ -5,17 +5,17 @@ use panoply_tensor::{DType, Rng, Tensor};
 use crate::layer::{ForwardContext, Layer, is_sequence};
 use crate::module::{Param, module};
 
-/// Lookup table of vectors: integers `[…]` become `[…, width]`. Float inputs are cast to i32.
+/// Lookup table of vectors: integers `[…]` become `[…, embedding_dim]`. Float inputs are cast to i32.
 #[derive(Clone, Debug)]
 pub struct Embedding {
-    /// Table, `[count, width]`.
+    /// Table, `[num_embeddings, embedding_dim]`.
     pub weight: Param,
 }
 
 impl Embedding {
-    /// Creates a table for the indices 0 .. count with standard normal elements.
-    pub fn new(count: usize, width: usize, rng: &mut Rng) -> Embedding {
-        Embedding { weight: Param::new(rng.normal([count, width])) }
+    /// Creates a table for the indices 0 .. `num_embeddings` with standard normal elements.
+    pub fn new(num_embeddings: usize, embedding_dim: usize, rng: &mut Rng) -> Embedding {
+        Embedding { weight: Param::new(rng.normal([num_embeddings, embedding_dim])) }
     }
 }
 
@@ -29,10 +29,10 @@ impl Layer for Embedding {
 
 module!(Embedding { weight });
 
-/// Returns the sinusoidal encoding of positions 0 .. length, `[length, width]`, sines and cosines interleaved; `width` is even. [Vaswani et
+/// Returns the sinusoidal encoding of positions 0 .. length, `[length, d_model]`, sines and cosines interleaved; `d_model` is even. [Vaswani et
 /// al. 2017]
-pub fn sinusoidal_positional_encoding(length: usize, width: usize) -> Tensor {
-    sinusoids(&Tensor::arange(length), width)
+pub fn sinusoidal_positional_encoding(length: usize, d_model: usize) -> Tensor {
+    sinusoids(&Tensor::arange(length), d_model)
 }
 
 fn sinusoids(positions: &Tensor, width: usize) -> Tensor {

@@ -17,10 +17,10 @@ pub struct Linear {
 
 impl Linear {
     /// Creates a layer with weight and bias uniform in ±1/√inputs, as PyTorch's `nn.Linear`.
-    pub fn new(inputs: usize, outputs: usize, rng: &mut Rng) -> Linear {
-        let bound = 1.0 / (inputs.max(1) as f64).sqrt();
-        let weight = Param::new(init::uniform(&[outputs, inputs], bound, rng));
-        Linear { weight, bias: Some(Param::new(init::uniform(&[outputs], bound, rng))) }
+    pub fn new(in_features: usize, out_features: usize, rng: &mut Rng) -> Linear {
+        let bound = 1.0 / (in_features.max(1) as f64).sqrt();
+        let weight = Param::new(init::uniform(&[out_features, in_features], bound, rng));
+        Linear { weight, bias: Some(Param::new(init::uniform(&[out_features], bound, rng))) }
     }
 
     /// Removes the bias.

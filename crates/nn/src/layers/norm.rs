@@ -110,8 +110,8 @@ pub struct GroupNorm {
 
 impl GroupNorm {
     /// Creates a layer with scale 1, shift 0 and epsilon 1e-5.
-    pub fn new(groups: usize, channels: usize) -> GroupNorm {
-        GroupNorm { weight: ones(channels), bias: zeros(channels), num_groups: groups, epsilon: 1e-5 }
+    pub fn new(num_groups: usize, num_channels: usize) -> GroupNorm {
+        GroupNorm { weight: ones(num_channels), bias: zeros(num_channels), num_groups, epsilon: 1e-5 }
     }
 }
 
@@ -167,12 +167,12 @@ pub struct BatchNorm {
 
 impl BatchNorm {
     /// Creates a layer with scale 1, shift 0, running mean 0, running variance 1, momentum 0.1 and epsilon 1e-5.
-    pub fn new(channels: usize) -> BatchNorm {
+    pub fn new(num_features: usize) -> BatchNorm {
         BatchNorm {
-            weight: ones(channels),
-            bias: zeros(channels),
-            running_mean: Param::state(filled(channels, 0.0)),
-            running_var: Param::state(filled(channels, 1.0)),
+            weight: ones(num_features),
+            bias: zeros(num_features),
+            running_mean: Param::state(filled(num_features, 0.0)),
+            running_var: Param::state(filled(num_features, 1.0)),
             momentum: 0.1,
             epsilon: 1e-5,
         }

@@ -23,8 +23,8 @@ pub type MaxPool3d = MaxPool<3>;
 
 impl<const N: usize> MaxPool<N> {
     /// Creates pooling with a stride equal to the window size.
-    pub fn new(size: [usize; N]) -> MaxPool<N> {
-        MaxPool { window: Window { stride: size, ..Window::new(size) }, ceil_mode: false }
+    pub fn new(kernel_size: [usize; N]) -> MaxPool<N> {
+        MaxPool { window: Window::tiled(kernel_size), ceil_mode: false }
     }
 }
 
@@ -55,9 +55,9 @@ pub type AvgPool3d = AvgPool<3>;
 
 impl<const N: usize> AvgPool<N> {
     /// Creates pooling with a stride equal to the window size.
-    pub fn new(size: [usize; N]) -> AvgPool<N> {
+    pub fn new(kernel_size: [usize; N]) -> AvgPool<N> {
         let options = AvgPoolOptions::default();
-        AvgPool { window: Window { stride: size, ..Window::new(size) }, options }
+        AvgPool { window: Window::tiled(kernel_size), options }
     }
 }
 

@@ -32,8 +32,8 @@ pub struct FeedForward {
 
 impl FeedForward {
     /// Creates a feed-forward network between these widths, with GELU.
-    pub fn new(width: usize, inner: usize, rng: &mut Rng) -> FeedForward {
-        let (up, down) = (Linear::new(width, inner, rng), Linear::new(inner, width, rng));
+    pub fn new(d_model: usize, dim_feedforward: usize, rng: &mut Rng) -> FeedForward {
+        let (up, down) = (Linear::new(d_model, dim_feedforward, rng), Linear::new(dim_feedforward, d_model, rng));
         FeedForward { up, down, activation: Activation::Gelu }
     }
 }
@@ -105,17 +105,17 @@ pub struct TransformerEncoderLayer {
     /// Norms of attention and of the feed-forward network.
     pub norms: Vec<LayerNorm>,
     /// Settings.
-    pub shape: TransformerConfig,
+    pub config: TransformerConfig,
 }
 
 impl TransformerEncoderLayer {
     /// Creates a block with initial weights, GELU and epsilon 1e-5.
-    pub fn new(shape: TransformerConfig, rng: &mut Rng) -> TransformerEncoderLayer {
+    pub fn new(config: TransformerConfig, rng: &mut Rng) -> TransformerEncoderLayer {
         TransformerEncoderLayer {
-            attention: MultiHeadAttention::new(shape.d_model, shape.num_heads, rng),
-            dense: FeedForward::new(shape.d_model, shape.dim_feedforward, rng),
-            norms: vec![LayerNorm::new(shape.d_model); 2],
-            shape,
+            attention: MultiHeadAttention::new(config.d_model, config.num_heads, rng),
+            dense: FeedForward::new(config.d_model, config.dim_feedforward, rng),
+            norms: vec![LayerNorm::new(config.d_model); 2],
+            config,
         }
     }
 
@@ -137,8 +137,8 @@ impl TransformerEncoderLayer {
     #[track_caller]
     pub fn attend(&self, input: &Tensor, attention: &AttentionOptions<'_>, pass: &mut ForwardContext<'_>) -> Tensor {
         let seen =
-            added(&self.shape, &self.norms[0], input, pass, |x, pass| self.attention.attend(x, x, attention, pass));
-        added(&self.shape, &self.norms[1], &seen, pass, |x, pass| self.dense.forward(x, pass))
+            added(&self.config, &self.norms[0], input, pass, |x, pass| self.attention.attend(x, x, attention, pass));
+        added(&self.config, &self.norms[1], &seen, pass, |x, pass| self.dense.forward(x, pass))
     }
 }
 
@@ -149,7 +149,7 @@ impl Layer for TransformerEncoderLayer {
         self.attend(
             input,
             &AttentionOptions {
-                is_causal: self.shape.is_causal,
+                is_causal: self.config.is_causal,
                 attn_mask: mask.as_ref(),
                 ..AttentionOptions::default()
             },
@@ -173,18 +173,18 @@ pub struct TransformerDecoderLayer {
     /// Norms of the three sublayers.
     pub norms: Vec<LayerNorm>,
     /// Settings.
-    pub shape: TransformerConfig,
+    pub config: TransformerConfig,
 }
 
 impl TransformerDecoderLayer {
     /// Creates a block with initial weights, GELU and epsilon 1e-5.
-    pub fn new(shape: TransformerConfig, rng: &mut Rng) -> TransformerDecoderLayer {
+    pub fn new(config: TransformerConfig, rng: &mut Rng) -> TransformerDecoderLayer {
         TransformerDecoderLayer {
-            attention: MultiHeadAttention::new(shape.d_model, shape.num_heads, rng),
-            cross: MultiHeadAttention::new(shape.d_model, shape.num_heads, rng),
-            dense: FeedForward::new(shape.d_model, shape.dim_feedforward, rng),
-            norms: vec![LayerNorm::new(shape.d_model); 3],
-            shape,
+            attention: MultiHeadAttention::new(config.d_model, config.num_heads, rng),
+            cross: MultiHeadAttention::new(config.d_model, config.num_heads, rng),
+            dense: FeedForward::new(config.d_model, config.dim_feedforward, rng),
+            norms: vec![LayerNorm::new(config.d_model); 3],
+            config,
         }
     }
 
@@ -208,9 +208,10 @@ impl TransformerDecoderLayer {
         let causal = AttentionOptions { is_causal: true, ..AttentionOptions::default() };
         let mask = seen_from(input, source, pass);
         let all = AttentionOptions { attn_mask: mask.as_ref(), ..AttentionOptions::default() };
-        let own = added(&self.shape, &self.norms[0], input, pass, |x, pass| self.attention.attend(x, x, &causal, pass));
-        let seen = added(&self.shape, &self.norms[1], &own, pass, |x, pass| self.cross.attend(x, source, &all, pass));
-        added(&self.shape, &self.norms[2], &seen, pass, |x, pass| self.dense.forward(x, pass))
+        let own =
+            added(&self.config, &self.norms[0], input, pass, |x, pass| self.attention.attend(x, x, &causal, pass));
+        let seen = added(&self.config, &self.norms[1], &own, pass, |x, pass| self.cross.attend(x, source, &all, pass));
+        added(&self.config, &self.norms[2], &seen, pass, |x, pass| self.dense.forward(x, pass))
     }
 }
 
@@ -219,15 +220,15 @@ module!(TransformerDecoderLayer { attention, cross, dense, norms });
 /// Returns the input plus the layer's output, with the norm before the layer or after the sum.
 #[track_caller]
 fn added<'a>(
-    shape: &TransformerConfig,
+    config: &TransformerConfig,
     norm: &LayerNorm,
     input: &Tensor,
     pass: &mut ForwardContext<'a>,
     layer: impl Fn(&Tensor, &mut ForwardContext<'a>) -> Tensor,
 ) -> Tensor {
     pass.at_caller(|pass| {
-        let into = if shape.norm_first { norm.forward(input, pass) } else { input.clone() };
-        let sum = input + layer(&into, pass).dropout(shape.dropout, pass).cast(input.dtype());
-        if shape.norm_first { sum } else { norm.forward(&sum, pass) }
+        let into = if config.norm_first { norm.forward(input, pass) } else { input.clone() };
+        let sum = input + layer(&into, pass).dropout(config.dropout, pass).cast(input.dtype());
+        if config.norm_first { sum } else { norm.forward(&sum, pass) }
     })
 }

@@ -42,14 +42,14 @@ impl LayerSpec {
                 _ => transposed.build::<3>(input[0], rng),
             },
             LayerSpec::MaxPool(windows) => match windows.kernel_size.len() {
-                1 => windows.largest::<1>(),
-                2 => windows.largest::<2>(),
-                _ => windows.largest::<3>(),
+                1 => windows.max::<1>(),
+                2 => windows.max::<2>(),
+                _ => windows.max::<3>(),
             },
             LayerSpec::AvgPool(windows) => match windows.kernel_size.len() {
-                1 => windows.mean::<1>(),
-                2 => windows.mean::<2>(),
-                _ => windows.mean::<3>(),
+                1 => windows.avg::<1>(),
+                2 => windows.avg::<2>(),
+                _ => windows.avg::<3>(),
             },
             LayerSpec::AdaptiveAvgPool { output_size: size } => adaptive_average(size),
             LayerSpec::AdaptiveMaxPool { output_size: size } => adaptive_max(size),
@@ -92,8 +92,8 @@ impl LayerSpec {
             LayerSpec::Softsign {} => Box::new(Lambda(Tensor::softsign)),
             LayerSpec::Logsigmoid {} => Box::new(Lambda(Tensor::logsigmoid)),
             LayerSpec::LogSoftmax {} => Box::new(Lambda(|x| x.log_softmax(-1))),
-            LayerSpec::Embedding { num_embeddings: count, embedding_dim: width } => {
-                Box::new(Embedding::new(*count, *width, rng))
+            LayerSpec::Embedding { num_embeddings, embedding_dim } => {
+                Box::new(Embedding::new(*num_embeddings, *embedding_dim, rng))
             }
             LayerSpec::BatchNorm { epsilon } => Box::new(BatchNorm { epsilon: *epsilon, ..BatchNorm::new(input[0]) }),
             LayerSpec::LayerNorm { epsilon } => Box::new(LayerNorm { epsilon: *epsilon, ..LayerNorm::new(last) }),
@@ -115,15 +115,15 @@ impl LayerSpec {
             LayerSpec::PositionalEncoding {} => Box::new(PositionalEncoding),
             LayerSpec::Narrow { start, length } => Box::new(Narrow { start: *start, length: *length }),
             LayerSpec::TransformerEncoderLayer(block) => {
-                let encoder = TransformerEncoderLayer::new(block.shape(last), rng);
+                let encoder = TransformerEncoderLayer::new(block.config(last), rng);
                 Box::new(encoder.activation(block.activation).epsilon(block.epsilon))
             }
             LayerSpec::TransformerDecoder(decoder) => {
                 let (layers, source) = (all(&decoder.target, input, rng), all(&decoder.memory, input, rng));
                 let block = decoder.block();
-                let shape = block.shape(self.output(input).expect("sizes have been checked")[1]);
+                let config = block.config(self.output(input).expect("sizes have been checked")[1]);
                 let built =
-                    || TransformerDecoderLayer::new(shape, rng).activation(block.activation).epsilon(block.epsilon);
+                    || TransformerDecoderLayer::new(config, rng).activation(block.activation).epsilon(block.epsilon);
                 Box::new(TransformerDecoder {
                     target: layers,
                     memory: source,
@@ -191,17 +191,17 @@ impl PoolSpec {
         Window { stride, padding: axes(&self.padding, 0), ..Window::new(size) }
     }
 
-    fn largest<const N: usize>(&self) -> Box<dyn SequentialLayer> {
+    fn max<const N: usize>(&self) -> Box<dyn SequentialLayer> {
         Box::new(MaxPool::<N> { window: self.window(), ceil_mode: false })
     }
 
-    fn mean<const N: usize>(&self) -> Box<dyn SequentialLayer> {
+    fn avg<const N: usize>(&self) -> Box<dyn SequentialLayer> {
         Box::new(AvgPool::<N> { window: self.window(), options: AvgPoolOptions::default() })
     }
 }
 
 impl TransformerEncoderSpec {
-    fn shape(&self, width: usize) -> TransformerConfig {
+    fn config(&self, width: usize) -> TransformerConfig {
         let TransformerEncoderSpec {
             num_heads: heads,
             dim_feedforward: inner,

@@ -132,7 +132,7 @@ pub enum LayerSpec {
     /// Leaky ReLU: x if x > 0, otherwise `negative_slope` · x.
     LeakyRelu {
         /// Factor of negative inputs.
-        #[serde(default = "slope")]
+        #[serde(default = "negative_slope")]
         negative_slope: f64,
     },
     /// Exponential linear unit: x if x > 0, otherwise exp(x) − 1.
@@ -382,7 +382,7 @@ fn is_epsilon(value: &f64) -> bool {
     *value == epsilon()
 }
 
-fn slope() -> f64 {
+fn negative_slope() -> f64 {
     0.01
 }
 
@@ -392,24 +392,18 @@ fn epsilon() -> f64 {
 
 impl RnnSpec {
     /// Returns the settings of a single unidirectional layer.
-    pub fn new(hidden: usize) -> RnnSpec {
-        RnnSpec {
-            hidden_size: hidden,
-            input_size: None,
-            num_layers: 1,
-            bidirectional: false,
-            nonlinearity: Nonlinearity::Tanh,
-        }
+    pub fn new(hidden_size: usize) -> RnnSpec {
+        RnnSpec { hidden_size, input_size: None, num_layers: 1, bidirectional: false, nonlinearity: Nonlinearity::Tanh }
     }
 }
 
 impl TransformerEncoderSpec {
     /// Returns the settings of a pre-norm block without causal mask and dropout, with GELU and epsilon 1e-5.
-    pub fn new(heads: usize, inner: usize) -> TransformerEncoderSpec {
+    pub fn new(num_heads: usize, dim_feedforward: usize) -> TransformerEncoderSpec {
         let (activation, epsilon) = (Activation::Gelu, epsilon());
         TransformerEncoderSpec {
-            num_heads: heads,
-            dim_feedforward: inner,
+            num_heads,
+            dim_feedforward,
             dropout: 0.0,
             is_causal: false,
             norm_first: true,
@@ -421,38 +415,38 @@ impl TransformerEncoderSpec {
 
 impl TransformerDecoderSpec {
     /// Returns the settings of a single pre-norm block with this memory, without dropout, with GELU and epsilon 1e-5.
-    pub fn new(heads: usize, inner: usize, source: Vec<LayerSpec>) -> TransformerDecoderSpec {
+    pub fn new(num_heads: usize, dim_feedforward: usize, memory: Vec<LayerSpec>) -> TransformerDecoderSpec {
         let (activation, epsilon) = (Activation::Gelu, epsilon());
         let layers = Vec::new();
         TransformerDecoderSpec {
-            num_heads: heads,
-            dim_feedforward: inner,
+            num_heads,
+            dim_feedforward,
             num_layers: 1,
             dropout: 0.0,
             norm_first: true,
             activation,
             epsilon,
             target: layers,
-            memory: source,
+            memory,
         }
     }
 }
 
 impl PoolSpec {
     /// Returns the settings with a stride equal to the window size.
-    pub fn new(size: &[usize]) -> PoolSpec {
-        PoolSpec { kernel_size: size.to_vec(), stride: Vec::new(), padding: Vec::new() }
+    pub fn new(kernel_size: &[usize]) -> PoolSpec {
+        PoolSpec { kernel_size: kernel_size.to_vec(), stride: Vec::new(), padding: Vec::new() }
     }
 }
 
 impl ConvTransposeSpec {
     /// Returns the settings with a bias and without padding.
-    pub fn new(outputs: usize, size: &[usize], stride: &[usize]) -> ConvTransposeSpec {
-        let (size, stride) = (size.to_vec(), stride.to_vec());
+    pub fn new(out_channels: usize, kernel_size: &[usize], stride: &[usize]) -> ConvTransposeSpec {
+        let (kernel_size, stride) = (kernel_size.to_vec(), stride.to_vec());
         ConvTransposeSpec {
-            out_channels: outputs,
+            out_channels,
             in_channels: None,
-            kernel_size: size,
+            kernel_size,
             stride,
             padding: vec![],
             output_padding: vec![],
@@ -464,16 +458,16 @@ impl ConvTransposeSpec {
 
 impl LayerSpec {
     /// Returns a linear layer with a bias.
-    pub fn linear(outputs: usize) -> LayerSpec {
-        LayerSpec::Linear { out_features: outputs, in_features: None, bias: true }
+    pub fn linear(out_features: usize) -> LayerSpec {
+        LayerSpec::Linear { out_features, in_features: None, bias: true }
     }
 
     /// Returns a convolution with stride 1, a bias and no padding; see [`LayerSpec::with_padding`].
-    pub fn conv(outputs: usize, size: &[usize]) -> LayerSpec {
+    pub fn conv(out_channels: usize, kernel_size: &[usize]) -> LayerSpec {
         LayerSpec::Conv {
-            out_channels: outputs,
+            out_channels,
             in_channels: None,
-            kernel_size: size.to_vec(),
+            kernel_size: kernel_size.to_vec(),
             stride: Vec::new(),
             padding: Padding::default(),
             dilation: Vec::new(),
@@ -483,23 +477,23 @@ impl LayerSpec {
     }
 
     /// Returns max pooling with a stride equal to the window size.
-    pub fn max_pool(size: &[usize]) -> LayerSpec {
-        LayerSpec::MaxPool(PoolSpec::new(size))
+    pub fn max_pool(kernel_size: &[usize]) -> LayerSpec {
+        LayerSpec::MaxPool(PoolSpec::new(kernel_size))
     }
 
     /// Returns average pooling with a stride equal to the window size.
-    pub fn avg_pool(size: &[usize]) -> LayerSpec {
-        LayerSpec::AvgPool(PoolSpec::new(size))
+    pub fn avg_pool(kernel_size: &[usize]) -> LayerSpec {
+        LayerSpec::AvgPool(PoolSpec::new(kernel_size))
     }
 
     /// Returns a transformer encoder block without causal mask and dropout.
-    pub fn transformer_encoder_layer(heads: usize, inner: usize) -> LayerSpec {
-        LayerSpec::TransformerEncoderLayer(TransformerEncoderSpec::new(heads, inner))
+    pub fn transformer_encoder_layer(num_heads: usize, dim_feedforward: usize) -> LayerSpec {
+        LayerSpec::TransformerEncoderLayer(TransformerEncoderSpec::new(num_heads, dim_feedforward))
     }
 
     /// Returns self-attention without causal mask.
-    pub fn multi_head_attention(heads: usize) -> LayerSpec {
-        LayerSpec::MultiHeadAttention { num_heads: heads, num_kv_heads: None, is_causal: false, memory: Vec::new() }
+    pub fn multi_head_attention(num_heads: usize) -> LayerSpec {
+        LayerSpec::MultiHeadAttention { num_heads, num_kv_heads: None, is_causal: false, memory: Vec::new() }
     }
 
     /// Returns batch normalization with epsilon 1e-5.

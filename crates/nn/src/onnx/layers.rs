@@ -35,16 +35,21 @@ fn ints(values: &[usize]) -> Value {
 }
 
 /// Returns a setting of each axis, or its default.
-fn or(said: &[usize], otherwise: &[usize]) -> Vec<usize> {
-    if said.is_empty() { otherwise.to_vec() } else { said.to_vec() }
+fn or_default(values: &[usize], default: &[usize]) -> Vec<usize> {
+    if values.is_empty() { default.to_vec() } else { values.to_vec() }
 }
 
 /// Returns the attributes of a kernel or pooling window.
-fn moved(size: &[usize], stride: &[usize], padding: &[usize], apart: &[usize]) -> Vec<(&'static str, Value)> {
-    let padding = or(padding, &vec![0; size.len()]);
+fn window_attributes(
+    size: &[usize],
+    stride: &[usize],
+    padding: &[usize],
+    default_stride: &[usize],
+) -> Vec<(&'static str, Value)> {
+    let padding = or_default(padding, &vec![0; size.len()]);
     vec![
         ("kernel_shape", ints(size)),
-        ("strides", ints(&or(stride, apart))),
+        ("strides", ints(&or_default(stride, default_stride))),
         ("pads", ints(&[&padding[..], &padding].concat())),
     ]
 }
@@ -56,8 +61,8 @@ impl Writer<'_> {
             LayerSpec::Linear { bias, .. } => self.linear("", *bias, input),
             LayerSpec::Conv { kernel_size: size, stride, padding, dilation, groups, bias, .. } => {
                 let padding = padding.zeros(size, dilation);
-                let mut attributes = moved(size, stride, &padding, &vec![1; size.len()]);
-                attributes.push(("dilations", ints(&or(dilation, &vec![1; size.len()]))));
+                let mut attributes = window_attributes(size, stride, &padding, &vec![1; size.len()]);
+                attributes.push(("dilations", ints(&or_default(dilation, &vec![1; size.len()]))));
                 attributes.push(("group", Value::Int(*groups as i64)));
                 self.filters("Conv", *bias, input, &attributes)
             }
@@ -70,16 +75,16 @@ impl Writer<'_> {
                 bias,
                 ..
             }) => {
-                let mut attributes = moved(size, stride, padding, &vec![1; size.len()]);
-                attributes.push(("output_padding", ints(&or(extra, &vec![0; size.len()]))));
+                let mut attributes = window_attributes(size, stride, padding, &vec![1; size.len()]);
+                attributes.push(("output_padding", ints(&or_default(extra, &vec![0; size.len()]))));
                 attributes.push(("group", Value::Int(*groups as i64)));
                 self.filters("ConvTranspose", *bias, input, &attributes)
             }
             LayerSpec::MaxPool(PoolSpec { kernel_size: size, stride, padding }) => {
-                Ok(self.op("MaxPool", &[input], &moved(size, stride, padding, size)))
+                Ok(self.op("MaxPool", &[input], &window_attributes(size, stride, padding, size)))
             }
             LayerSpec::AvgPool(PoolSpec { kernel_size: size, stride, padding }) => {
-                let mut attributes = moved(size, stride, padding, size);
+                let mut attributes = window_attributes(size, stride, padding, size);
                 attributes.push(("count_include_pad", Value::Int(1)));
                 Ok(self.op("AveragePool", &[input], &attributes))
             }
@@ -254,7 +259,7 @@ impl Writer<'_> {
             return Err(Error::mistake(message).note("output sizes that divide the input lengths can be exported"));
         }
         let size: Vec<usize> = lengths.iter().zip(parts).map(|(length, parts)| length / parts).collect();
-        Ok(self.op(operator, &[input], &moved(&size, &[], &[], &size)))
+        Ok(self.op(operator, &[input], &window_attributes(&size, &[], &[], &size)))
     }
 
     /// Writes a group norm as an instance norm with one channel per group, followed by the channels' scale and shift.
@@ -483,8 +488,8 @@ impl Writer<'_> {
             let hidden = self.scalar(f64::NEG_INFINITY);
             scaled = self.op("Where", &[&mask, &scaled, &hidden], &[]);
         }
-        let shares = self.op("Softmax", &[&scaled], &[("axis", Value::Int(-1))]);
-        let taken = self.op("MatMul", &[&shares, &value], &[]);
+        let weights = self.op("Softmax", &[&scaled], &[("axis", Value::Int(-1))]);
+        let taken = self.op("MatMul", &[&weights, &value], &[]);
         let beside = self.op("Transpose", &[&taken], &[("perm", Value::Ints(vec![0, 3, 1, 2, 4]))]);
         let joined = self.reshape(&beside, &signed(&[0, time, width]));
         self.linear(&format!("{prefix}output."), true, &joined)

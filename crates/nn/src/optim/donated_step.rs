@@ -64,11 +64,11 @@ impl<R> Optimizer<R> {
         planned: StepPlan,
         updates: &mut [StateUpdate],
     ) -> Result<AppliedStep> {
-        let StepPlan { next, grad_finite: sounds, report } = planned;
-        let (count, checks, nothing) = (names.len(), sounds.len(), Tensor::scalar(0f32));
+        let StepPlan { next, grad_finite, report } = planned;
+        let (count, checks, nothing) = (names.len(), grad_finite.len(), Tensor::scalar(0f32));
         let (mut kinds, mut states) = (Vec::with_capacity(count), Vec::new());
         let mut new = vec![report];
-        new.extend(sounds);
+        new.extend(grad_finite);
         for UpdatedParam { value, state, replaces_state: follows } in next {
             kinds.push((state.len(), follows));
             new.push(value);
@@ -95,7 +95,7 @@ impl<R> Optimizer<R> {
         };
         let mut made = made.into_iter();
         let report = made.next().expect("the first output is the report");
-        let sounds = made.by_ref().take(checks).collect();
+        let grad_finite = made.by_ref().take(checks).collect();
         put(model, names, &mut made.by_ref().take(count))?;
         let mut fresh = Vec::new();
         for (name, (len, follows)) in names.iter().zip(kinds) {
@@ -106,6 +106,6 @@ impl<R> Optimizer<R> {
             }
         }
         updates.iter_mut().zip(made).for_each(|(update, next)| update.next = next);
-        Ok(AppliedStep { report, grad_finite: sounds, new_state: fresh })
+        Ok(AppliedStep { report, grad_finite, new_state: fresh })
     }
 }

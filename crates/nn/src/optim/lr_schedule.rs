@@ -167,16 +167,16 @@ impl ReduceLrOnPlateau {
     }
 
     /// Returns the learning rate after observing a loss.
-    pub fn step(&mut self, loss: f64, rate: f64) -> f64 {
+    pub fn step(&mut self, loss: f64, learning_rate: f64) -> f64 {
         if loss < self.best * (1.0 - self.threshold) || self.best == f64::INFINITY {
             (self.best, self.stale) = (loss, 0);
-            return rate;
+            return learning_rate;
         }
         self.stale += 1;
         if self.stale <= self.patience {
-            return rate;
+            return learning_rate;
         }
         self.stale = 0;
-        rate * self.factor
+        learning_rate * self.factor
     }
 }

@@ -204,7 +204,7 @@ impl<R: UpdateRule> Optimizer<R> {
             steps,
             state,
             accumulated_grads: waiting,
-            overflowed: spoilt,
+            overflowed,
             grad_scaler: scale,
             conflict,
         } = self;
@@ -216,7 +216,7 @@ impl<R: UpdateRule> Optimizer<R> {
             steps,
             state,
             accumulated_grads: waiting,
-            overflowed: spoilt,
+            overflowed,
             grad_scaler: scale,
             conflict,
         }
@@ -279,14 +279,14 @@ impl<R: UpdateRule> Optimizer<R> {
         }
         let states = pass.float_states(model);
         let signs: Vec<Tensor> = gradients.iter().chain(states.iter().map(|(_, next)| next)).cloned().collect();
-        let StepSignals { report, grad_finite: sounds, .. } = StepSignals::of(loss, &signs)?;
+        let StepSignals { report, grad_finite, .. } = StepSignals::of(loss, &signs)?;
         let mut roots = vec![&report];
-        roots.extend(gradients.iter().chain(&sounds).chain(pass.roots()));
+        roots.extend(gradients.iter().chain(&grad_finite).chain(pass.roots()));
         eval(&roots)?;
         let checked = Checked::of(&trained, &states);
-        let StepOutcome { loss: value, applied: stands } =
-            finished(self.check_finite(WaitMode::Blocking, &report, &checked, &sounds))?;
-        if !stands {
+        let StepOutcome { loss: value, applied } =
+            finished(self.check_finite(WaitMode::Blocking, &report, &checked, &grad_finite))?;
+        if !applied {
             self.accumulated_grads.clear();
             self.overflowed = true;
             return Ok(value);
@@ -365,10 +365,10 @@ impl<R: UpdateRule> Optimizer<R> {
         drop(loss);
         let values: Vec<Tensor> = trained.into_iter().map(|(_, value)| value).collect();
         let mut updates = pass.into_updates();
-        let AppliedStep { report, grad_finite: sounds, new_state: fresh } =
+        let AppliedStep { report, grad_finite, new_state: fresh } =
             self.make(model, (&checked.params, values), planned, &mut updates)?;
-        let StepOutcome { loss, applied: stands } = self.check_finite(arrival, &report, &checked, &sounds).await?;
-        if stands {
+        let StepOutcome { loss, applied } = self.check_finite(arrival, &report, &checked, &grad_finite).await?;
+        if applied {
             StateUpdate::commit(&updates, model)?;
             self.state.extend(fresh);
             self.steps += 1;
@@ -387,13 +387,13 @@ impl<R: UpdateRule> Optimizer<R> {
         loss.check().map_err(|error| pass.with_path(model, error))?;
         ensure_evaluated(&trained, loss)?;
         let states = pass.float_states(model).into_iter().map(|(_, next)| next);
-        let StepPlan { next, grad_finite: sounds, report } =
+        let StepPlan { next, grad_finite, report } =
             self.plan(&trained, (loss, self.gradients(&trained, loss)?), states)?;
         let mut old: Vec<&Tensor> = trained.iter().map(|(_, value)| value).collect();
         let followed = trained.iter().zip(&next).filter(|(_, next)| next.replaces_state);
         old.extend(followed.filter_map(|((name, _), _)| self.state.get(name)).flatten());
         let mut roots = vec![&report];
-        roots.extend(&sounds);
+        roots.extend(&grad_finite);
         roots.extend(next.iter().map(|next| &next.value));
         roots.extend(next.iter().flat_map(|next| &next.state));
         roots.extend(pass.roots());
@@ -409,8 +409,8 @@ impl<R: UpdateRule> Optimizer<R> {
         let ClippedGrads { gradients, finite_checks: mut signs } = self.clipped(gradients);
         let limits = trained.len()..signs.len();
         signs.extend(states);
-        let StepSignals { report, step_ok: stands, grad_finite: mut sounds } = StepSignals::of(loss, &signs)?;
-        sounds.drain(limits);
+        let StepSignals { report, step_ok, mut grad_finite } = StepSignals::of(loss, &signs)?;
+        grad_finite.drain(limits);
         let mut next = Vec::with_capacity(trained.len());
         for ((name, value), gradient) in trained.iter().zip(&gradients) {
             let state = self.state.get(name).map_or(&[][..], Vec::as_slice);
@@ -421,10 +421,10 @@ impl<R: UpdateRule> Optimizer<R> {
             next.push(UpdatedParam::gated(
                 updated(&self.rule, value, gradient, state, &step),
                 (value, state),
-                &stands,
+                &step_ok,
             )?);
         }
-        Ok(StepPlan { next, grad_finite: sounds, report })
+        Ok(StepPlan { next, grad_finite, report })
     }
 
     /// Returns the loss and its gradients, summed over the processes that share the batch, plus the accumulated gradients.
@@ -453,8 +453,8 @@ impl<R: UpdateRule> Optimizer<R> {
         match &self.grad_scaler {
             None => loss.gradients(&wanted),
             Some(scale) => {
-                let flows = (loss * scale.scale).gradients(&wanted)?;
-                Ok(flows.into_iter().map(|flow| flow * (1.0 / scale.scale)).collect())
+                let gradients = (loss * scale.scale).gradients(&wanted)?;
+                Ok(gradients.into_iter().map(|gradient| gradient * (1.0 / scale.scale)).collect())
             }
         }
     }
@@ -485,32 +485,32 @@ impl<R: UpdateRule> Optimizer<R> {
         arrival: WaitMode,
         report: &Tensor,
         checked: &Checked,
-        sounds: &[Tensor],
+        grad_finite: &[Tensor],
     ) -> Result<StepOutcome> {
-        let [loss, sound] = arrival.numbers(report).await?[..] else {
+        let [loss, finite] = arrival.numbers(report).await?[..] else {
             unreachable!("a report is two numbers");
         };
         let (loss, step) = (self.check_loss(f64::from(loss))?, self.steps + 1);
         match &mut self.grad_scaler {
-            None if sound.is_finite() => Ok(StepOutcome { loss, applied: true }),
+            None if finite.is_finite() => Ok(StepOutcome { loss, applied: true }),
             None => {
                 let message = format!(
                     "the loss of step {step} is {loss}, but {}; the parameters from before the step are kept",
-                    checked.not_finite(arrival, sounds).await?
+                    checked.not_finite(arrival, grad_finite).await?
                 );
                 Err(Error::diverged(message)
                     .note("use a smaller learning rate, or a form of the loss that is differentiable there"))
             }
             Some(scale) => {
-                let stands = scale.update(sound.is_finite());
-                if !stands && scale.scale < GradScaler::SMALLEST {
+                let applied = scale.update(finite.is_finite());
+                if !applied && scale.scale < GradScaler::SMALLEST {
                     let message = format!(
                         "step {step} overflows even at the smallest loss scale: {}",
-                        checked.not_finite(arrival, sounds).await?
+                        checked.not_finite(arrival, grad_finite).await?
                     );
                     return Err(Error::diverged(message).note("use bf16 or f32, which have a larger range"));
                 }
-                Ok(StepOutcome { loss, applied: stands })
+                Ok(StepOutcome { loss, applied })
             }
         }
     }

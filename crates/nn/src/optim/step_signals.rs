@@ -26,19 +26,19 @@ impl StepSignals {
     /// Computes the signals of a loss and of the tensors that must be finite.
     pub fn of(loss: &Tensor, signs: &[Tensor]) -> Result<StepSignals> {
         let inputs: Vec<&Tensor> = signs.iter().chain([loss]).collect();
-        let told = Tensor::call_dyn("report", &inputs, (), |inputs, ()| {
+        let signals = Tensor::call_dyn("report", &inputs, (), |inputs, ()| {
             let [signs @ .., loss] = inputs else { unreachable!("the last input is the loss") };
             let loss = loss.cast(DType::F32).sum(..);
-            let mut told: Vec<Tensor> = signs.iter().map(|sign| (sign * 0.0).sum(..).cast(DType::F32)).collect();
-            let sound = told.iter().cloned().reduce(|a, b| a + b).unwrap_or_else(|| Tensor::scalar(0f32));
-            let stands = (&loss * 0.0 + &sound).is_finite();
-            told.extend([Tensor::stack([loss, sound], 0), stands]);
-            told
+            let mut signals: Vec<Tensor> = signs.iter().map(|sign| (sign * 0.0).sum(..).cast(DType::F32)).collect();
+            let finite = signals.iter().cloned().reduce(|a, b| a + b).unwrap_or_else(|| Tensor::scalar(0f32));
+            let step_ok = (&loss * 0.0 + &finite).is_finite();
+            signals.extend([Tensor::stack([loss, finite], 0), step_ok]);
+            signals
         });
-        let mut sounds = told?;
-        let [stands, report] =
-            [sounds.pop(), sounds.pop()].map(|told| told.expect("the report and the flag were computed"));
-        Ok(StepSignals { report, step_ok: stands, grad_finite: sounds })
+        let mut grad_finite = signals?;
+        let [step_ok, report] = [grad_finite.pop(), grad_finite.pop()]
+            .map(|signals| signals.expect("the report and the flag were computed"));
+        Ok(StepSignals { report, step_ok, grad_finite })
     }
 }
 
@@ -50,9 +50,9 @@ impl Checked {
     }
 
     /// Describes the first checked tensor that is not finite.
-    pub async fn not_finite(&self, arrival: WaitMode, sounds: &[Tensor]) -> Result<String> {
-        for (at, sound) in sounds.iter().enumerate() {
-            if arrival.number(sound).await?.is_finite() {
+    pub async fn not_finite(&self, arrival: WaitMode, grad_finite: &[Tensor]) -> Result<String> {
+        for (at, finite) in grad_finite.iter().enumerate() {
+            if arrival.number(finite).await?.is_finite() {
                 continue;
             }
             return Ok(match at.checked_sub(self.params.len()) {

@@ -84,6 +84,6 @@ fn later_weights_are_in_what_is_compiled_later() {
     assert_eq!(bits(&first.run(&x).unwrap()), old);
     // As a layer it is differentiable.
     let leaf = x.cast(DType::F32);
-    let flow = second.forward(&leaf, &mut ForwardContext::eval()).square().sum(..).gradients(&[&leaf]).unwrap();
-    assert!(flow[0].abs().sum(..).item::<f64>().unwrap() > 0.0);
+    let grads = second.forward(&leaf, &mut ForwardContext::eval()).square().sum(..).gradients(&[&leaf]).unwrap();
+    assert!(grads[0].abs().sum(..).item::<f64>().unwrap() > 0.0);
 }

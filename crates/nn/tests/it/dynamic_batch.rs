@@ -267,7 +267,7 @@ fn gradients_of_many_recurrent_runs_equal_the_sum_of_separate_ones() {
         let together = (0..runs).map(run).reduce(|sum, one| sum + one).unwrap().gradients(&wanted).unwrap();
         let alone: Vec<Vec<Tensor>> = (0..runs).map(|seed| run(seed).gradients(&wanted).unwrap()).collect();
         for (at, have) in together.iter().enumerate() {
-            let sum = alone.iter().map(|slopes| slopes[at].to_vec::<f32>().unwrap());
+            let sum = alone.iter().map(|grads| grads[at].to_vec::<f32>().unwrap());
             let sum = sum.reduce(|sum, one| sum.iter().zip(&one).map(|(a, b)| a + b).collect()).unwrap();
             near(
                 have,

@@ -131,9 +131,9 @@ fn numpy_reads_written_files() {
     let script = "import sys, numpy as n; f = n.load(sys.argv[1]); \
                   print(f.files, f['x'].dtype, f['x'].tolist(), f['a.weight'].dtype, f['a.weight'].tolist())";
     let output = Command::new(&python).args(["-c", script, &path.display().to_string()]).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
     let want = "['x', 'a.weight'] float32 [[1.5, -2.0, 3.0], [4.0, 5.0, 0.25]] uint8 [[7], [9]]\n";
-    assert_eq!(said, want);
+    assert_eq!(text, want);
 }
 
 /// Examples in one file with the names that Keras uses for MNIST.
@@ -161,8 +161,8 @@ fn a_dataset_in_one_npz_file() {
         let (x, y) = (Tensor::from_slice(&[1f32, 2.0, f32::NAN, 4.0], [2, 2]), Tensor::from_slice(&[0i32, 1], [2]));
         assert_eq!(save(&[("a", x.clone()), ("b", y.clone())]), ": none of its arrays (a, b) is named x");
         assert_eq!(save(&[("x", x.clone())]), ": x: no labels found beside it; looked for y");
-        let said = save(&[("x", x.clone()), ("y", y.clone())]);
-        assert_eq!(said, ": x: example 1 holds NaN, which is not a finite number");
+        let message = save(&[("x", x.clone()), ("y", y.clone())]);
+        assert_eq!(message, ": x: example 1 holds NaN, which is not a finite number");
         let three = Tensor::from_slice(&[0i32, 1, 2], [3]);
         assert_eq!(
             save(&[("x", Tensor::from_slice(&[1f32; 4], [2, 2])), ("y", three)]),
@@ -236,17 +236,17 @@ fn parquet_tables() {
         let again = several.format.read(&path, &[], &ReadOptions::default()).unwrap();
         assert_eq!(again.labels[3], Some(Label::Values(vec![80.0, -3.5])));
         let error = reader::open(&path, &ReadOptions { task: Some(Task::Regression), ..label("city") }).unwrap_err();
-        let said = format!("{codec}.parquet:1: city: `Bergen` is not a finite number");
-        assert!(error.is_corrupt() && error.message().ends_with(&said), "{error}");
+        let expected = format!("{codec}.parquet:1: city: `Bergen` is not a finite number");
+        assert!(error.is_corrupt() && error.message().ends_with(&expected), "{error}");
     }
-    let said = |name: &str| reader::open(&fixture(name), &ReadOptions::default()).unwrap_err().message().to_string();
+    let message = |name: &str| reader::open(&fixture(name), &ReadOptions::default()).unwrap_err().message().to_string();
     let filled = reader::open(&fixture("null.parquet"), &ReadOptions::default()).unwrap();
     assert_eq!(
         filled.dataset.features,
         [1.0, 0.0, 2.0, 0.0, 2.0, 1.0, 4.0, 0.0],
         "the median of 1, 2 and 4, and a mark"
     );
-    assert!(said("nested.parquet").ends_with("nested.parquet: tags has nested values, which are not supported"));
+    assert!(message("nested.parquet").ends_with("nested.parquet: tags has nested values, which are not supported"));
     let read = |path: &Path| reader::open(path, &label("city"));
     let damaged = ["snappy.parquet", "zstd2.parquet"].map(|name| std::fs::read(fixture(name)).unwrap());
     for (bytes, length) in damaged.iter().flat_map(|bytes| (0..bytes.len()).step_by(17).map(move |at| (bytes, at))) {

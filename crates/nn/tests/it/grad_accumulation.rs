@@ -133,21 +133,21 @@ fn an_overflowing_part_skips_its_step_only() {
         group(&mut model, &mut optimizer, [&small; 3]);
         let want = numbers(&model);
         assert!(want != numbers(&start));
-        for spoilt in 0..3 {
+        for overflowing in 0..3 {
             let (mut model, mut optimizer) = (start.clone(), scaled(65536.0));
             let mut parts = [&small; 3];
             // All parts after it overflow as well.
-            parts[spoilt..].fill(&large);
+            parts[overflowing..].fill(&large);
             group(&mut model, &mut optimizer, parts);
-            assert_eq!(numbers(&model), numbers(&start), "{spoilt}");
+            assert_eq!(numbers(&model), numbers(&start), "{overflowing}");
             let scale = optimizer.grad_scaler.unwrap();
-            assert_eq!((scale.scale, scale.skipped_steps, optimizer.steps), (32768.0, 1, 0), "{spoilt}");
+            assert_eq!((scale.scale, scale.skipped_steps, optimizer.steps), (32768.0, 1, 0), "{overflowing}");
             assert!(
                 optimizer.accumulated_grads.is_empty() && optimizer.state.is_empty() && !optimizer.overflowed,
-                "{spoilt}"
+                "{overflowing}"
             );
             group(&mut model, &mut optimizer, [&small; 3]);
-            assert_eq!((numbers(&model), optimizer.steps), (want.clone(), 1), "{spoilt}");
+            assert_eq!((numbers(&model), optimizer.steps), (want.clone(), 1), "{overflowing}");
         }
     });
 }
@@ -218,8 +218,8 @@ fn an_averaged_model_is_updated_and_evaluated() {
             assert!((f64::from(*have) - want).abs() < 1e-6, "{have}, expected {want}");
         }
         assert_eq!(numbers(run.best_model()), numbers(&run.averaged_model.as_ref().unwrap().model));
-        let judged = panoply_nn::evaluate(run.best_model(), &held, &training.loss).unwrap();
-        assert!((judged.loss - run.state.history[0].val_loss).abs() < 1e-9);
+        let evaluation = panoply_nn::evaluate(run.best_model(), &held, &training.loss).unwrap();
+        assert!((evaluation.loss - run.state.history[0].val_loss).abs() < 1e-9);
     });
 }
 
@@ -360,8 +360,8 @@ fn training_scores_are_from_a_random_sample_and_patience_restarts() {
         let training = TrainConfig { loss: loss.clone(), patience: Some(3), ..TrainConfig::new(50, 100) };
         run.fit(&training, &train, &held, &mut NoCallback).unwrap();
         let all = panoply_nn::evaluate(&run.model, &train, &loss).unwrap().score;
-        let told = run.state.history[0].train_score;
-        assert!((told - all).abs() < 0.2 * (1.0 + all.abs()), "{told} on a sample, {all} on all rows");
+        let train_score = run.state.history[0].train_score;
+        assert!((train_score - all).abs() < 0.2 * (1.0 + all.abs()), "{train_score} on a sample, {all} on all rows");
         assert_eq!(run.state.history.len(), 4, "the model does not change");
         run.fit(&training, &train, &held, &mut NoCallback).unwrap();
         assert_eq!(run.state.history.len(), 7, "three more epochs without improvement");

@@ -44,10 +44,13 @@ fn losses_agree_with_numpy() {
         let weights = ClassWeights::PerClass(vec![0.5, 3.0]);
         near(&Loss::new(LossKind::BceWithLogits).class_weights(weights).compute(&one, &yes), 0.6452976828475052);
         let third = 1.0 / 3.0;
-        let shares = [0.2f32, 0.3, 0.5, 0.0, 1.0, 0.0, 0.6, 0.4, 0.0, third, third, third];
-        near(&Loss::new(LossKind::KlDiv).compute(&x, &Tensor::from_slice(&shares, [4, 3])), 0.6820906789998085);
-        let shares = [0.2f32, 1.0, 0.0, 0.0, 1.0, 0.5, 0.6, 0.4, 0.0, 1.0, 1.0, 0.25];
-        near(&Loss::new(LossKind::BceWithLogits).compute(&x, &Tensor::from_slice(&shares, [4, 3])), 0.7720762181229405);
+        let probabilities = [0.2f32, 0.3, 0.5, 0.0, 1.0, 0.0, 0.6, 0.4, 0.0, third, third, third];
+        near(&Loss::new(LossKind::KlDiv).compute(&x, &Tensor::from_slice(&probabilities, [4, 3])), 0.6820906789998085);
+        let probabilities = [0.2f32, 1.0, 0.0, 0.0, 1.0, 0.5, 0.6, 0.4, 0.0, 1.0, 1.0, 0.25];
+        near(
+            &Loss::new(LossKind::BceWithLogits).compute(&x, &Tensor::from_slice(&probabilities, [4, 3])),
+            0.7720762181229405,
+        );
         let wrong =
             Loss::new(LossKind::BceWithLogits).compute(&x, &Tensor::from_slice(&[0i32, 1], [2])).check().unwrap_err();
         assert!(wrong.message().starts_with("bce_with_logits: needs logits [batch, classes]"), "{wrong}");
@@ -119,8 +122,8 @@ fn balanced_weights_agree_with_scikit_learn() {
             "unknown variant `ctc`, expected one of `cross_entropy`, `bce_with_logits`, `kl_div`, `mse`, `l1`, `huber`",
         ),
     ] {
-        let (_, said) = read(&text.replace("class_weights = \"balanced\"", loss)).unwrap_err();
-        assert!(said.contains(what), "{loss}: {said}");
+        let (_, message) = read(&text.replace("class_weights = \"balanced\"", loss)).unwrap_err();
+        assert!(message.contains(what), "{loss}: {message}");
     }
 }
 
@@ -210,8 +213,8 @@ fn multilabel_targets() {
         assert!((evaluate(&same, &data, &loss).unwrap().score - 4.0 / 6.0).abs() < 1e-6);
         let predictions = predict(&same, &data, &loss).unwrap();
         assert_eq!(predictions.shape().unwrap().dims(), [2, 3]);
-        let shares = predictions.to_vec::<f32>().unwrap();
-        assert!((shares[0] - 1.0 / (1.0 + (-2f32).exp())).abs() < 1e-6, "{shares:?}");
+        let probabilities = predictions.to_vec::<f32>().unwrap();
+        assert!((probabilities[0] - 1.0 / (1.0 + (-2f32).exp())).abs() < 1e-6, "{probabilities:?}");
         let wrong = Dataset::multilabel(vec![0.0; 4], vec![1.0, 0.5]).build().unwrap_err();
         assert_eq!(wrong.message(), "example 1 has the label 0.5, which is neither 0 nor 1");
         for (loss, what) in [
@@ -245,11 +248,11 @@ fn two_classes_with_one_logit() {
         run.fit(&training, &train, &held, &mut NoCallback).unwrap();
         let last = &run.state.history[29];
         assert!(last.val_score > 0.95 && last.val_loss < 0.3, "{last:?}");
-        let shares = predict(&run.model, &held, &loss).unwrap().to_vec::<f32>().unwrap();
-        assert_eq!(shares.len(), 2 * held.len());
+        let probabilities = predict(&run.model, &held, &loss).unwrap().to_vec::<f32>().unwrap();
+        assert_eq!(probabilities.len(), 2 * held.len());
         let nothing = predict(&run.model, &held.select(&[]), &loss).unwrap_err();
         assert_eq!(nothing.message(), "predict: the data set has no examples");
-        for (pair, label) in shares.chunks(2).zip(held.labels()) {
+        for (pair, label) in probabilities.chunks(2).zip(held.labels()) {
             assert!((pair[0] + pair[1] - 1.0).abs() < 1e-6 && pair.iter().all(|share| (0.0..=1.0).contains(share)));
             assert!(*label == 0 || pair[1] > 0.5, "the rare class is not predicted: {pair:?}");
         }
@@ -283,14 +286,14 @@ fn probability_targets_are_learned() {
     on_cpu(|| {
         let mut rng = Rng::seed_from_u64(2);
         let features = rng.normal([800]).to_vec::<f32>().unwrap();
-        let shares: Vec<f32> = features
+        let probabilities: Vec<f32> = features
             .chunks(2)
             .flat_map(|x| {
                 let e = [x[0].exp(), (2.0 * x[1]).exp(), 1.0f32];
                 e.map(|part| part / e.iter().sum::<f32>())
             })
             .collect();
-        let data = Dataset::regression(features, shares).targets_per_example(3).build().unwrap();
+        let data = Dataset::regression(features, probabilities).targets_per_example(3).build().unwrap();
         let (train, held) = data.train_test_split(0.2, &mut rng).unwrap();
         for kind in [LossKind::KlDiv, LossKind::BceWithLogits] {
             let loss = Loss::new(kind);

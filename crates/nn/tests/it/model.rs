@@ -181,7 +181,7 @@ fn slid(gradients: &[(DType, f64)], longest: f64) -> Result<Vec<f64>> {
     let numbers = gradients.iter().map(|(dtype, _)| Param::new(Tensor::zeros([1], *dtype)));
     let mut model = Bare(numbers.collect());
     let parts = model.0.iter().zip(gradients);
-    let loss = parts.map(|(param, (_, slope))| (param.tensor().cast(DType::F64) * *slope).sum(..));
+    let loss = parts.map(|(param, (_, gradient))| (param.tensor().cast(DType::F64) * *gradient).sum(..));
     let loss = loss.reduce(|sum, part| sum + part).expect("there are parameters");
     let mut rng = Rng::seed_from_u64(0);
     Sgd::new(1.0).clip_grad_norm(longest).step(&mut model, loss, ForwardContext::train(&mut rng))?;
@@ -192,8 +192,8 @@ fn slid(gradients: &[(DType, f64)], longest: f64) -> Result<Vec<f64>> {
 fn the_gradient_norm_covers_parameters_of_all_types() {
     on_cpu(|| {
         let gradients = [(DType::F16, 300.0), (DType::F64, 400.0), (DType::F32, 1200.0)];
-        for (slid, (_, slope)) in slid(&gradients, 13.0).unwrap().iter().zip(gradients) {
-            assert!((slid + slope / 100.0).abs() < 1e-3 * slope / 100.0, "{slid} along {slope}");
+        for (slid, (_, gradient)) in slid(&gradients, 13.0).unwrap().iter().zip(gradients) {
+            assert!((slid + gradient / 100.0).abs() < 1e-3 * gradient / 100.0, "{slid} along {gradient}");
         }
         let halves = [(DType::BF16, 3.0), (DType::F16, 4.0)];
         let half = slid(&halves, 2.5).unwrap();
@@ -288,9 +288,10 @@ fn tied_weights_are_one_parameter() {
         let start = tied.weight.tensor().clone();
         let words = Tensor::from_slice(&[0i32, 3, 3, 1], [4]);
         let next = Tensor::from_slice(&[3i32, 3, 1, 0], [4]);
-        let loss = |read: &Tensor, told: &Tensor| read.index_select(0, &words).matmul(&told.t()).cross_entropy(&next);
-        let (read, told) = (start.detach() * 1.0, start.detach() * 1.0);
-        let apart = loss(&read, &told).gradients(&[&read, &told]).unwrap();
+        let loss =
+            |read: &Tensor, output: &Tensor| read.index_select(0, &words).matmul(&output.t()).cross_entropy(&next);
+        let (read, output) = (start.detach() * 1.0, start.detach() * 1.0);
+        let apart = loss(&read, &output).gradients(&[&read, &output]).unwrap();
         let want = (&start - (&apart[0] + &apart[1]) * 0.5).to_vec::<f32>().unwrap();
         let mut pass = ForwardContext::train(&mut rng);
         let hidden = tied.forward(&words, &mut pass);

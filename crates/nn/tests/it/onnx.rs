@@ -299,11 +299,11 @@ fn write_case(folder: &Path, at: usize, model: &Model, x: &Tensor) {
 fn compare(python: &str, folder: &Path, count: usize) {
     let arguments = ["-c", SCRIPT, &folder.display().to_string(), &count.to_string()];
     let output = Command::new(python).args(arguments).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{said}");
-    let compared = said.lines().filter(|line| line.chars().next().is_some_and(|c| c.is_ascii_digit())).count();
-    assert_eq!(compared, count, "{said}");
-    eprintln!("{said}");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{text}");
+    let compared = text.lines().filter(|line| line.chars().next().is_some_and(|c| c.is_ascii_digit())).count();
+    assert_eq!(compared, count, "{text}");
+    eprintln!("{text}");
 }
 
 #[test]

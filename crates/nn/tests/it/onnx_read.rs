@@ -249,7 +249,7 @@ fn exported_networks_are_read_back() {
 
 #[test]
 fn unsupported_features_are_named() {
-    let said = |bytes: &[u8]| {
+    let read_error = |bytes: &[u8]| {
         let read = Imported::parse(Path::new("m.onnx"), bytes);
         read.and_then(|network| network.forward(&[Tensor::from_slice(&[1f32; 6], [2, 3])]).map(|_| ())).unwrap_err()
     };
@@ -259,7 +259,7 @@ fn unsupported_features_are_named() {
     let node = Message::default().text(1, "y").text(2, "z").text(4, "Fused").text(7, "com.microsoft");
     let graph = Message::default().message(1, &node).message(1, &Message::default().text(4, "Odd"));
     two.extend(Message::default().message(7, &graph).0);
-    let error = said(&two);
+    let error = read_error(&two);
     assert_eq!(error.message(), "m.onnx: operators that are not supported: Odd, com.microsoft.Fused");
     for (bytes, expected) in [
         (model(("Strange", 13), shape, none, &[]), "operators that are not supported: Strange"),
@@ -294,7 +294,7 @@ fn unsupported_features_are_named() {
         (b"\x08\x08".to_vec(), "it has no graph"),
         (b"\x3a\xff\xff\xff\xff\x0f".to_vec(), "a field of 4294967295 bytes does not fit the 0 left"),
     ] {
-        let error = said(&bytes);
+        let error = read_error(&bytes);
         assert!(error.message().contains(expected), "{expected}: {error}");
     }
 }

@@ -86,8 +86,8 @@ fn memory_between_steps_is_counted() {
             TrainConfig { accumulate_grad_batches: 2, ..TrainConfig::new(0, 32) },
             TrainConfig { ema_decay: Some(0.9), ..TrainConfig::new(0, 32) },
         ] {
-            let said = error(training);
-            assert!(said.starts_with("out of memory on cpu: a step of 32 examples needs "), "{said}");
+            let message = error(training);
+            assert!(message.starts_with("out of memory on cpu: a step of 32 examples needs "), "{message}");
         }
         device.set_memory_limit(None);
     });

@@ -198,9 +198,9 @@ fn identifiers_and_free_text() {
     let rows: String = (0..80).map(|at| format!("{at},person {at},{},{}\n", at % 7, ["a", "b"][at % 2])).collect();
     let read = open("ids.csv", format!("id,name,x,kind\n{rows}"), &ReadOptions::default());
     assert_eq!(read.dataset.num_features, 1 + 64 + 1);
-    let told = |part: &str| read.assumptions.iter().any(|note| note.contains(part));
-    assert!(told("id: it counts the rows; `--drop-columns \"id\"` leaves it out"), "{:?}", read.assumptions);
-    assert!(told("name: each of its 80 rows has another word"), "{:?}", read.assumptions);
+    let is_noted = |part: &str| read.assumptions.iter().any(|note| note.contains(part));
+    assert!(is_noted("id: it counts the rows; `--drop-columns \"id\"` leaves it out"), "{:?}", read.assumptions);
+    assert!(is_noted("name: each of its 80 rows has another word"), "{:?}", read.assumptions);
     let groups = ReadOptions { group_column: Some("x".to_string()), ..ReadOptions::default() };
     let read = open("ids.csv", format!("id,name,x,kind\n{rows}"), &groups);
     assert_eq!(read.dataset.num_features, 1 + 64, "the groups are not features");

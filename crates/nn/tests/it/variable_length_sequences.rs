@@ -159,25 +159,26 @@ fn padding_is_ignored_in_training_evaluation_and_prediction() {
             let mut run = Trainer::new(model, AdamW::new(1e-2), rng);
             let training = TrainConfig { precision, ..TrainConfig::new(3, 16) };
             run.fit(&training, &data, &data.select(&[5, 0, 9, 20]), &mut NoCallback).unwrap();
-            let judged = evaluate(&run.model, &data, &Loss::default()).unwrap();
-            let shares = predict(&run.model, &data, &Loss::default()).unwrap().to_vec::<f32>().unwrap();
-            (run, data, judged, shares)
+            let evaluation = evaluate(&run.model, &data, &Loss::default()).unwrap();
+            let probabilities = predict(&run.model, &data, &Loss::default()).unwrap().to_vec::<f32>().unwrap();
+            (run, data, evaluation, probabilities)
         };
         for precision in [DType::F32, DType::BF16] {
-            let ((_, _, judged, shares), (_, _, other, others)) = (learned(0.0, precision), learned(7.5, precision));
-            assert_eq!((judged, shares), (other, others), "{precision}");
+            let ((_, _, evaluation, probabilities), (_, _, other, others)) =
+                (learned(0.0, precision), learned(7.5, precision));
+            assert_eq!((evaluation, probabilities), (other, others), "{precision}");
         }
-        let (run, data, _, shares) = learned(0.0, DType::F32);
+        let (run, data, _, probabilities) = learned(0.0, DType::F32);
         let ready = compile(&run.model, &CompileOptions::default()).unwrap();
         for (have, want) in
-            predict(&ready, &data, &Loss::default()).unwrap().to_vec::<f32>().unwrap().iter().zip(&shares)
+            predict(&ready, &data, &Loss::default()).unwrap().to_vec::<f32>().unwrap().iter().zip(&probabilities)
         {
             assert!((have - want).abs() < 1e-5, "{have}, expected {want}");
         }
         let longest = Dataset { seq_lengths: None, ..data.clone() };
         assert_ne!(
             predict(&run.model, &longest, &Loss::default()).unwrap().to_vec::<f32>().unwrap(),
-            shares,
+            probabilities,
             "without lengths all time steps count"
         );
         assert_ne!(longest.fingerprint(), data.fingerprint());

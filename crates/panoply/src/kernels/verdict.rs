@@ -25,7 +25,7 @@ impl CheckResult {
 
     /// Requires every value to be equal.
     pub fn exact<T: PartialEq + fmt::Debug>(have: &[T], want: &[T]) -> CheckResult {
-        let wrong = |(i, (have, want)): (usize, (&T, &T))| (have != want).then(|| told(i, have, want));
+        let wrong = |(i, (have, want)): (usize, (&T, &T))| (have != want).then(|| mismatch(i, have, want));
         let mut wrong: Vec<String> = have.iter().zip(want).enumerate().filter_map(wrong).collect();
         if have.len() != want.len() {
             wrong.push(format!("expected {1} values, found {0}", have.len(), want.len()));
@@ -48,7 +48,7 @@ impl CheckResult {
             verdict.error = if error.is_nan() { f64::INFINITY } else { verdict.error.max(error) };
             if !right {
                 verdict.wrong += 1;
-                verdict.first.get_or_insert_with(|| told(i, have, want));
+                verdict.first.get_or_insert_with(|| mismatch(i, have, want));
             }
         }
         if have.len() != want.len() {
@@ -71,7 +71,7 @@ impl CheckResult {
 }
 
 #[cold]
-fn told(i: usize, have: &impl fmt::Debug, want: &impl fmt::Debug) -> String {
+fn mismatch(i: usize, have: &impl fmt::Debug, want: &impl fmt::Debug) -> String {
     format!("value {i} is {have:?}, expected {want:?}")
 }
 

@@ -48,7 +48,7 @@ fn work() -> Vec<Vec<f32>> {
     let tensor = |shape: &[usize], seed| Tensor::from_slice(&numbers(shape.iter().product(), seed), shape);
     let (x, w, b) = (tensor(&[40, 50], 1), tensor(&[50, 33], 2), tensor(&[33], 3));
     let y = (x.matmul(&w) + &b).relu().layer_norm(1e-5);
-    let slopes = y.square().mean(..).gradients(&[&w, &b]).unwrap();
+    let grads = y.square().mean(..).gradients(&[&w, &b]).unwrap();
     let image = tensor(&[2, 5, 12, 12], 4);
     let conv = image.conv(&tensor(&[7, 5, 3, 3], 5), &ConvOptions { padding: [1, 1], ..ConvOptions::default() });
     let many = tensor(&[30_000], 6);
@@ -61,7 +61,7 @@ fn work() -> Vec<Vec<f32>> {
     let heaps: Vec<i32> = (0..3000).map(|i| i * 37 % 200).collect();
     let heaps = Tensor::from_slice(&heaps, [3000]);
     let heaped = many.narrow(0, 0, 200).index_add(0, &heaps, &many.narrow(0, 200, 3000));
-    [&y, &slopes[0], &slopes[1], &conv, &long, &scattered[0], &running, &far, &heaped]
+    [&y, &grads[0], &grads[1], &conv, &long, &scattered[0], &running, &far, &heaped]
         .map(|tensor| tensor.to_vec::<f32>().unwrap())
         .to_vec()
 }

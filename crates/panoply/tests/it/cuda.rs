@@ -1,7 +1,7 @@
 //! The complete path to an NVIDIA GPU without one: kernels become PTX, and a simulated CUDA library runs it on an
 //! interpreter that shares no code with the renderer.
 
-use crate::steps;
+use crate::training_steps;
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ fn builtin_kernels_agree() {
 
 #[test]
 fn a_network_trains_as_on_the_cpu() {
-    steps::agree(&cuda());
+    training_steps::agree(&cuda());
 }
 
 /// The shapes of two operands, and a product of them.

@@ -8,12 +8,12 @@ use panoply::{DType, Shape, Tensor, runtime};
 
 /// Computes x · |x| and its derivative.
 #[kernel]
-fn signed_square(x: &[f32], y: &mut [f32], slope: &mut [f32]) {
+fn signed_square(x: &[f32], y: &mut [f32], derivative: &mut [f32]) {
     let i = global_index();
     if i < x.len() {
         let v = x[i];
         y[i] = v * v.abs();
-        slope[i] = 2.0 * v.abs();
+        derivative[i] = 2.0 * v.abs();
     }
 }
 

@@ -4,7 +4,7 @@
 //! The register counts and spills that clang reports are in `docs/measured/hip.md`; `UPDATE_GOLDEN=1` rewrites it. The
 //! runtime compiler runs in a child process, so that one that ends its process is a failure with a log.
 
-use crate::steps;
+use crate::training_steps;
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -29,7 +29,7 @@ const ARCHITECTURES: [(&str, u32); 6] =
 
 fn clang() -> bool {
     let answers =
-        |program: &str| Command::new(program).arg("--version").output().is_ok_and(|said| said.status.success());
+        |program: &str| Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success());
     let here = answers("clang-19") && answers("ld.lld-19");
     if !here {
         eprintln!(
@@ -133,7 +133,7 @@ fn random_kernels_compile() {
 /// A product and a sum stay two instructions, denormals are not flushed, and a subgroup sum exchanges values between
 /// lanes.
 #[test]
-fn arithmetic_compiles_to_what_the_kernel_says() {
+fn arithmetic_compiles_to_the_expected_instructions() {
     if !clang() {
         return;
     }
@@ -240,7 +240,7 @@ fn builtin_kernels_agree() {
 #[test]
 fn a_network_trains_as_on_the_cpu() {
     let Some(device) = rocm() else { return };
-    steps::agree(&device);
+    training_steps::agree(&device);
 }
 
 /// Returns bit patterns of all classes of floats: denormals, the smallest and largest numbers, infinities and NaN.

@@ -80,13 +80,13 @@ fn another_way_is_taken() {
     assert!(report.to_string().contains(", the same GPU as cuda:0\n"), "{report}");
     let selection = both.recommended().unwrap();
     assert_eq!((selection.device.device_string(), selection.is_fallback), ("vulkan:0", false));
-    let told = |(candidate, why): &(String, Rejection)| candidate == "cuda:0" && why.reason.starts_with(BROKEN);
-    assert!(selection.rejected.iter().any(told), "{:?}", selection.rejected);
+    let is_reported = |(candidate, why): &(String, Rejection)| candidate == "cuda:0" && why.reason.starts_with(BROKEN);
+    assert!(selection.rejected.iter().any(is_reported), "{:?}", selection.rejected);
 
     let alone = Registry::new(vec![cuda(), Arc::new(CpuDriver::default())], DeviceOptions::default());
     let selection = alone.recommended().unwrap();
     assert_eq!((selection.device.device_string(), selection.is_fallback), ("cpu", true));
-    assert!(selection.rejected.iter().any(told), "{:?}", selection.rejected);
+    assert!(selection.rejected.iter().any(is_reported), "{:?}", selection.rejected);
 }
 
 #[test]

@@ -68,7 +68,7 @@ fn glslang(entry: &str) -> Command {
 
 /// Returns true if a compiler is installed; else prints that the test is skipped.
 fn is_here(compiler: &str, loses: &str) -> bool {
-    let here = Command::new(compiler).arg("--version").output().is_ok_and(|said| said.status.success());
+    let here = Command::new(compiler).arg("--version").output().is_ok_and(|output| output.status.success());
     if !here {
         eprintln!("SKIPPED: parsing of {loses}: {compiler} is not installed; `cargo xtask install` installs it");
     }

@@ -4,7 +4,7 @@
 //! Call counters and injected failures of the libraries are global to a process, so each job runs in a separate
 //! process: the test binary again, with `child` as its only test.
 
-mod bias;
+mod bias_epilogue;
 mod hipblaslt;
 mod tf32;
 mod two_queues;
@@ -20,7 +20,7 @@ use panoply_driver::{CudaDriver, HipDriver};
 use panoply_driver_sim::{Control, library};
 use panoply_ir::routine::{Gemm, Layout, Routine};
 
-use crate::steps;
+use crate::training_steps;
 use two_queues::two_queues;
 
 const CHILD: &str = "PANOPLY_TEST_PRODUCTS";
@@ -31,7 +31,7 @@ const JOBS: &[(&str, fn())] = &[
     ("cuda, before Ampere", before_ampere),
     ("cuda, TF32", tf32::asked),
     ("cuda, no TF32", tf32::absent),
-    ("cuda, bias", || bias::added(&bias::cublaslt())),
+    ("cuda, bias", || bias_epilogue::added(&bias_epilogue::cublaslt())),
     ("cuda trains", trains),
     ("a product fails", a_product_fails),
     ("a replay fails", a_replay_fails),
@@ -51,7 +51,7 @@ const JOBS: &[(&str, fn())] = &[
     ("hipBLASLt agrees", || executed(hipblaslt::agrees)),
     ("hipBLASLt, halves of gfx90a", || executed(hipblaslt::halves_of_gfx90a)),
     ("hipBLASLt alone", || executed(hipblaslt::alone)),
-    ("hipBLASLt, bias", || executed(|| bias::added(&hipblaslt::with_bias()))),
+    ("hipBLASLt, bias", || executed(|| bias_epilogue::added(&hipblaslt::with_bias()))),
     ("hipBLASLt is not found", || executed(hipblaslt::not_found)),
     ("hipBLASLt, a product fails", || executed(hipblaslt::a_product_fails)),
     ("hipBLASLt does not start", || executed(hipblaslt::does_not_start)),
@@ -232,7 +232,7 @@ fn agrees(device: &Device, function: &str, dtypes: &[DType]) {
 /// Trains networks that consist mostly of products; from the second step on, recorded command buffers are replayed.
 fn trains() {
     let before = panoply::plan_cache_stats().replays;
-    steps::agree(&cuda(library()));
+    training_steps::agree(&cuda(library()));
     assert!(panoply::plan_cache_stats().replays > before + 10, "steps are replayed");
     let (calls, graphs) = (Control::open().calls(CUBLASLT), Control::open().calls("cuGraphLaunch"));
     // Two products forward and three backward, in each of twenty steps of two networks.
@@ -275,23 +275,23 @@ fn a_network_trains_through_cublaslt() {
 
 #[test]
 fn cublaslt_failures_are_reported_once_and_fall_back_to_kernels() {
-    let said = run("a product fails", &[]);
+    let output = run("a product fails", &[]);
     let line = "panoply: cuda:0: cuBLASLt 12.4 (";
-    let lines: Vec<&str> = said.lines().filter(|said| said.starts_with(line)).collect();
-    assert_eq!(lines.len(), 1, "{said}");
+    let lines: Vec<&str> = output.lines().filter(|text| text.starts_with(line)).collect();
+    assert_eq!(lines.len(), 1, "{output}");
     assert!(
         lines[0].ends_with(
             "): f32 1×5×3×7: CUBLAS_STATUS_INTERNAL_ERROR (14); update the CUDA toolkit or report this; using kernels instead \
              from now on"
         ),
-        "{said}"
+        "{output}"
     );
-    let said = run("a replay fails", &[]);
-    assert_eq!(said.matches("CUBLAS_STATUS_INTERNAL_ERROR (14)").count(), 2, "{said}");
-    let said = run("the library does not start", &[]);
-    assert_eq!(said.matches("initializing: CUBLAS_STATUS_NOT_INITIALIZED (1)").count(), 1, "{said}");
-    let said = run("the heuristic fails", &[]);
-    assert_eq!(said.matches("CUBLAS_STATUS_INTERNAL_ERROR (14)").count(), 1, "{said}");
+    let output = run("a replay fails", &[]);
+    assert_eq!(output.matches("CUBLAS_STATUS_INTERNAL_ERROR (14)").count(), 2, "{output}");
+    let output = run("the library does not start", &[]);
+    assert_eq!(output.matches("initializing: CUBLAS_STATUS_NOT_INITIALIZED (1)").count(), 1, "{output}");
+    let output = run("the heuristic fails", &[]);
+    assert_eq!(output.matches("CUBLAS_STATUS_INTERNAL_ERROR (14)").count(), 1, "{output}");
 }
 
 fn a_product_fails() {
@@ -582,9 +582,9 @@ fn no_kernels() {
 
 #[test]
 fn rocblas_failures_fall_back_to_kernels() {
-    let said = run("rocm, a product fails", &[]);
-    let told = said.contains(": f32 1×5×3×7: rocblas_status_internal_error (6); update ROCm");
-    assert!(told || said.contains("SKIPPED"), "{said}");
+    let output = run("rocm, a product fails", &[]);
+    let reported = output.contains(": f32 1×5×3×7: rocblas_status_internal_error (6); update ROCm");
+    assert!(reported || output.contains("SKIPPED"), "{output}");
 }
 
 fn rocm_fails() {

@@ -1,8 +1,8 @@
 //! SPIR-V of every built-in kernel and of random kernels: Khronos' tools validate it and assemble it to the same words
 //! as our assembler, and Intel's OpenCL runtime for CPUs executes it.
 
-use crate::halves;
-use crate::steps;
+use crate::f16_conversion;
+use crate::training_steps;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -26,7 +26,7 @@ const SEED: u64 = 0x5eed;
 
 fn tools() -> bool {
     let answers =
-        |program: &str| Command::new(program).arg("--version").output().is_ok_and(|said| said.status.success());
+        |program: &str| Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success());
     let here = answers("spirv-as") && answers("spirv-val");
     if !here {
         eprintln!("SKIPPED: SPIR-V validation: spirv-tools is not installed; `cargo xtask install` installs it");
@@ -144,7 +144,7 @@ fn device() -> Option<Device> {
 #[test]
 fn a_network_trains_as_on_the_cpu() {
     let Some(device) = device() else { return };
-    steps::agree(&device);
+    training_steps::agree(&device);
 }
 
 /// Returns the same device without native f16 support.
@@ -173,5 +173,5 @@ fn builtin_kernels_agree() {
 
 #[test]
 fn every_f16_is_converted_exactly() {
-    device().iter().chain(&without_f16()).for_each(halves::convert);
+    device().iter().chain(&without_f16()).for_each(f16_conversion::convert);
 }

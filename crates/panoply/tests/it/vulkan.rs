@@ -1,8 +1,8 @@
 //! Vulkan on all devices present, usually Mesa's lavapipe and Chromium's SwiftShader: the built-in kernels, and a
 //! network that trains as on the CPU.
 
-use crate::halves;
-use crate::steps;
+use crate::f16_conversion;
+use crate::training_steps;
 
 use std::sync::Arc;
 
@@ -39,9 +39,9 @@ fn a_network_trains_as_on_the_cpu() {
     for device in vulkan() {
         if device.info().name.contains("SwiftShader") {
             eprintln!("SKIPPED: training with norms on {device}: SwiftShader compiles its kernels for minutes");
-            steps::learn_digits(&device);
+            training_steps::learn_digits(&device);
         } else {
-            steps::agree(&device);
+            training_steps::agree(&device);
         }
     }
 }
@@ -49,7 +49,7 @@ fn a_network_trains_as_on_the_cpu() {
 /// With native f16 where the device has it, and stored as parts of words.
 #[test]
 fn every_f16_is_converted_exactly() {
-    vulkan().iter().chain(&without_f16()).for_each(halves::convert);
+    vulkan().iter().chain(&without_f16()).for_each(f16_conversion::convert);
 }
 
 /// Returns the same devices without native f16 support.
@@ -69,7 +69,7 @@ fn poorer(change: fn(&mut Target)) -> Vec<Device> {
 fn temporaries_larger_than_a_buffer_are_split() {
     for device in poorer(|target| target.max_buffer_bytes = 1024) {
         if !device.info().name.contains("SwiftShader") {
-            steps::norms_agree(&device);
+            training_steps::norms_agree(&device);
             device.trim();
             let error = device.allocate(1025).unwrap_err();
             assert!(error.message().contains("exceeds the maximum buffer size on vulkan:"), "{error}");

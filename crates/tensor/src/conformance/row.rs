@@ -105,7 +105,7 @@ impl Row {
     /// Evaluates the gradient with respect to every float input and compares with the oracle; `None` if the row has
     /// no gradient.
     pub fn gradient(&self, device: &Device) -> Option<Outcome> {
-        let judge = || {
+        let measure = || {
             device.scope(|| {
                 let inputs = self.tensors(DType::F32);
                 let wanted: Vec<&Tensor> = inputs.iter().filter(|input| input.dtype().is_float()).collect();
@@ -115,11 +115,11 @@ impl Row {
             })
         };
         let name = || format!("gradient of {}", self.name);
-        self.differentiable.then(|| self.outcome(name(), 4.0 * self.tolerance, judge))
+        self.differentiable.then(|| self.outcome(name(), 4.0 * self.tolerance, measure))
     }
 
-    fn outcome(&self, name: String, limit: f64, judge: impl FnOnce() -> Result<Worst>) -> Outcome {
-        Outcome { name, unit: "of the largest", limit, worst: judge() }
+    fn outcome(&self, name: String, limit: f64, measure: impl FnOnce() -> Result<Worst>) -> Outcome {
+        Outcome { name, unit: "of the largest", limit, worst: measure() }
     }
 }
 

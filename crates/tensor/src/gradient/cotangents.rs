@@ -28,23 +28,23 @@ struct PendingCotangent {
 struct SliceCotangent {
     axis: usize,
     start: usize,
-    flow: Tensor,
+    value: Tensor,
 }
 
 impl CotangentMap {
     /// Adds a cotangent of a tensor.
-    pub fn add(&mut self, to: &Tensor, flow: Tensor) {
-        let flow = flow.summand_of(to);
+    pub fn add(&mut self, to: &Tensor, cotangent: Tensor) {
+        let cotangent = cotangent.summand_of(to);
         let sum = &mut self.found.entry(key(to)).or_default().sum;
         *sum = Some(match sum.take() {
-            Some(before) => before + flow,
-            None => flow,
+            Some(before) => before + cotangent,
+            None => cotangent,
         });
     }
 
     /// Records the cotangent of a slice for its input. Returns false if the slice is not a contiguous range of one
     /// axis.
-    pub fn add_slice(&mut self, slice: &Tensor, flow: &Tensor) -> bool {
+    pub fn add_slice(&mut self, slice: &Tensor, cotangent: &Tensor) -> bool {
         let NodeKind::Op(Op::Slice(slices)) = &slice.0.source else { return false };
         let from = &slice.0.inputs[0];
         let dims = from.0.shape.dims();
@@ -55,28 +55,28 @@ impl CotangentMap {
         if step != 1 || len == 0 {
             return false;
         }
-        self.found.entry(key(from)).or_default().parts.push(SliceCotangent { axis, start, flow: flow.clone() });
+        self.found.entry(key(from)).or_default().parts.push(SliceCotangent { axis, start, value: cotangent.clone() });
         true
     }
 
     /// Records the output cotangent of the product of `left` and the matrix `to`.
-    pub fn add_matmul(&mut self, to: &Tensor, left: &Tensor, flow: &Tensor) {
-        self.found.entry(key(to)).or_default().products.push([left.clone(), flow.clone()]);
+    pub fn add_matmul(&mut self, to: &Tensor, left: &Tensor, cotangent: &Tensor) {
+        self.found.entry(key(to)).or_default().products.push([left.clone(), cotangent.clone()]);
     }
 
     /// Returns the accumulated cotangent of a tensor whose users have all been visited.
     pub fn of(&mut self, tensor: &Tensor) -> Option<Tensor> {
-        let flow = self.found.get_mut(&key(tensor))?;
-        let (parts, products) = (std::mem::take(&mut flow.parts), std::mem::take(&mut flow.products));
+        let pending = self.found.get_mut(&key(tensor))?;
+        let (parts, products) = (std::mem::take(&mut pending.parts), std::mem::take(&mut pending.products));
         let whole = |product: &[Tensor; 2]| product.iter().all(|operand| !operand.has_dynamic_dim());
         if products.len() > FEW_PRODUCTS && tensor.0.shape.ndim() == 2 && products.iter().all(whole) {
             // One product sums over all rows at once and stores no partial product. Products are in program order, as
             // slices are, so that both operands are concatenated once.
-            let [left, flow] =
+            let [left, cotangent] =
                 [0, 1].map(|side| products.iter().rev().map(|of| of[side].clone()).collect::<Vec<Tensor>>());
-            self.add(tensor, Tensor::concat(&left, 0).t().matmul(&Tensor::concat(&flow, 0)));
+            self.add(tensor, Tensor::concat(&left, 0).t().matmul(&Tensor::concat(&cotangent, 0)));
         } else {
-            products.iter().for_each(|[left, flow]| self.add(tensor, left.t().matmul(flow)));
+            products.iter().for_each(|[left, cotangent]| self.add(tensor, left.t().matmul(cotangent)));
         }
         if !parts.is_empty() {
             self.add(tensor, gathered(tensor, parts));
@@ -87,14 +87,14 @@ impl CotangentMap {
 
 impl SliceCotangent {
     fn end(&self) -> usize {
-        self.start + self.flow.0.shape.dims()[self.axis]
+        self.start + self.value.0.shape.dims()[self.axis]
     }
 
     /// Returns the cotangent of the whole tensor, zero outside the slice.
     fn padded(&self, whole: &Tensor) -> Tensor {
         let mut widths = vec![(0, 0); whole.0.shape.ndim()];
         widths[self.axis] = (self.start, whole.0.shape.dims()[self.axis] - self.end());
-        self.flow.pad(&widths)
+        self.value.pad(&widths)
     }
 }
 
@@ -111,11 +111,11 @@ fn gathered(tensor: &Tensor, mut parts: Vec<SliceCotangent>) -> Tensor {
     let ends = [0].into_iter().chain(parts.iter().map(SliceCotangent::end));
     let starts = parts.iter().map(|part| part.start).chain([tensor.0.shape.dims()[axis]]);
     if ends.eq(starts) {
-        let flows: Vec<Tensor> = parts.into_iter().map(|part| part.flow).collect();
-        return Tensor::concat(&flows, axis as isize);
+        let values: Vec<Tensor> = parts.into_iter().map(|part| part.value).collect();
+        return Tensor::concat(&values, axis as isize);
     }
     if let [part] = &parts[..] {
         return part.padded(tensor);
     }
-    parts.iter().fold(tensor.zeros_like(), |whole, part| whole.written(part.axis, part.start, &part.flow))
+    parts.iter().fold(tensor.zeros_like(), |whole, part| whole.written(part.axis, part.start, &part.value))
 }

@@ -45,9 +45,9 @@ impl Tensor {
         }
         inputs.iter().zip(tangents).try_for_each(|(tensor, tangent)| tangent.fits("jvp", tensor))?;
         let Some(first) = inputs.first() else { return Err(Error::mistake("jvp: there are no inputs")) };
-        let Jvp { tangent: moved, non_differentiable: cut } = jvp(self, inputs, tangents)?;
-        match moved {
-            Some(moved) => moved.check().map(|()| moved),
+        let Jvp { tangent, non_differentiable: cut } = jvp(self, inputs, tangents)?;
+        match tangent {
+            Some(tangent) => tangent.check().map(|()| tangent),
             None => Err(no_path("jvp", self, first, cut.as_ref())),
         }
     }
@@ -139,7 +139,7 @@ pub(crate) struct Jvp {
 /// Computes the tangent of `y` given the tangents of `inputs`.
 pub(crate) fn jvp(y: &Tensor, inputs: &[&Tensor], tangents: &[&Tensor]) -> Result<Jvp> {
     let given = inputs.iter().zip(tangents).map(|(tensor, tangent)| (key(tensor), (*tangent).clone()));
-    let mut moves: NodeMap<Tensor> = given.collect();
+    let mut found: NodeMap<Tensor> = given.collect();
     let mut cut = None;
     let is_input = |tensor: &Tensor| inputs.iter().any(|other| other.ptr_eq(tensor));
     for tensor in crate::eval::topological_order(&[y], is_input) {
@@ -147,66 +147,66 @@ pub(crate) fn jvp(y: &Tensor, inputs: &[&Tensor], tangents: &[&Tensor]) -> Resul
             continue;
         }
         let tangents: Vec<Option<Tensor>> =
-            tensor.0.inputs.iter().map(|input| moves.get(&key(input)).cloned()).collect();
+            tensor.0.inputs.iter().map(|input| found.get(&key(input)).cloned()).collect();
         if tangents.iter().all(Option::is_none) {
             continue;
         }
         match tangent(tensor, &tangents)? {
-            Some(moved) => drop(moves.insert(key(tensor), moved.summand_of(tensor))),
+            Some(tangent) => drop(found.insert(key(tensor), tangent.summand_of(tensor))),
             None => drop(cut.get_or_insert_with(|| tensor.clone())),
         }
     }
-    Ok(Jvp { tangent: moves.remove(&key(y)), non_differentiable: cut })
+    Ok(Jvp { tangent: found.remove(&key(y)), non_differentiable: cut })
 }
 
 /// Returns the tangent of `y` given the tangents of its inputs, `None` where one has none. Returns `None` if the
 /// operation has no derivative.
-fn tangent(y: &Tensor, moves: &[Option<Tensor>]) -> Result<Option<Tensor>> {
+fn tangent(y: &Tensor, tangents: &[Option<Tensor>]) -> Result<Option<Tensor>> {
     let inputs = &y.0.inputs;
     let op = match &y.0.source {
         NodeKind::Op(op) => op,
-        NodeKind::Call(body, output) => return body.jvp(*output, inputs, y, moves),
-        NodeKind::Checkpoint(_) => return Ok(moves[0].clone()),
+        NodeKind::Call(body, output) => return body.jvp(*output, inputs, y, tangents),
+        NodeKind::Checkpoint(_) => return Ok(tangents[0].clone()),
         _ => return Ok(None),
     };
-    let first = || moves[0].clone();
-    let whole = |at: usize| moves[at].clone().unwrap_or_else(|| inputs[at].zeros_like());
+    let first = || tangents[0].clone();
+    let whole = |at: usize| tangents[at].clone().unwrap_or_else(|| inputs[at].zeros_like());
     Ok(match op {
         Op::Input(_) | Op::Const(_) | Op::ScalarInput(_) | Op::Iota | Op::Bitcast | Op::CustomCall(..) => None,
         Op::Alu(op) => {
-            let each = moves.iter().enumerate().filter_map(|(at, moved)| Some((at, moved.as_ref()?)));
-            let terms =
-                each.filter_map(|(at, moved)| partials(*op, inputs, y, moved, &|input| input == at)?.swap_remove(at));
+            let each = tangents.iter().enumerate().filter_map(|(at, tangent)| Some((at, tangent.as_ref()?)));
+            let terms = each
+                .filter_map(|(at, tangent)| partials(*op, inputs, y, tangent, &|input| input == at)?.swap_remove(at));
             terms.reduce(|sum, term| sum + term)
         }
-        Op::Cast => {
-            first().filter(|moved| y.dtype().is_float() && moved.dtype().is_float()).map(|moved| moved.cast(y.dtype()))
-        }
+        Op::Cast => first()
+            .filter(|tangent| y.dtype().is_float() && tangent.dtype().is_float())
+            .map(|tangent| tangent.cast(y.dtype())),
         Op::Reduce(ReduceOp::Sum, _)
         | Op::Scan(ReduceOp::Sum, _)
         | Op::Reshape
         | Op::Permute(_)
         | Op::Expand
-        | Op::Pad(_) => first().map(|moved| Tensor::primitive(op.clone(), &[&moved], y.0.shape.clone(), y.dtype())),
+        | Op::Pad(_) => first().map(|tangent| Tensor::primitive(op.clone(), &[&tangent], y.0.shape.clone(), y.dtype())),
         // The tangent is sliced with the same valid lengths as the value.
-        Op::Slice(_) => first().map(|moved| y.with_source(NodeKind::Op(op.clone()), vec![moved])),
+        Op::Slice(_) => first().map(|tangent| y.with_source(NodeKind::Op(op.clone()), vec![tangent])),
         Op::Reduce(ReduceOp::Prod, axes) => {
-            first().map(|moved| product_adjoint(&inputs[0], &moved, axes).reduced(ReduceOp::Sum, axes.clone()))
+            first().map(|tangent| product_adjoint(&inputs[0], &tangent, axes).reduced(ReduceOp::Sum, axes.clone()))
         }
         Op::Reduce(ReduceOp::Max | ReduceOp::Min, axes) => {
             let share = amax_weights(&inputs[0], y, axes);
-            first().map(|moved| (share * moved.widened()).reduced(ReduceOp::Sum, axes.clone()).cast(y.dtype()))
+            first().map(|tangent| (share * tangent.widened()).reduced(ReduceOp::Sum, axes.clone()).cast(y.dtype()))
         }
         Op::Scan(other, _) => {
             let message = format!("jvp: a cumulative {} has no derivative", other.name());
             return Err(Error::mistake(message).note(format!("at {y:?}")));
         }
         Op::MatMul => {
-            let left = first().map(|moved| moved.matmul(&inputs[1]));
-            let right = moves[1].as_ref().map(|moved| inputs[0].matmul(moved));
+            let left = first().map(|tangent| tangent.matmul(&inputs[1]));
+            let right = tangents[1].as_ref().map(|tangent| inputs[0].matmul(tangent));
             left.into_iter().chain(right).reduce(|sum, term| sum + term)
         }
-        Op::Gather(axis) => first().map(|moved| moved.index_select(*axis as isize, &inputs[1])),
+        Op::Gather(axis) => first().map(|tangent| tangent.index_select(*axis as isize, &inputs[1])),
         Op::ScatterAdd(axis) => Some(whole(0).index_add(*axis as isize, &inputs[1], &whole(2))),
         Op::SliceScatter(axis) => Some(whole(0).slice_scatter(&whole(1), *axis as isize, &inputs[2])),
         Op::ControlDependency => first(),

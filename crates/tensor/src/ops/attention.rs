@@ -235,14 +235,14 @@ type Rule = (bool, usize, f64);
 #[track_caller]
 fn attended([q, k, v]: [&Tensor; 3], mask: Option<&Tensor>, rule: Rule) -> [Tensor; 2] {
     fn body([q, k, v]: [&Tensor; 3], mask: Option<&Tensor>, rule: Rule) -> [Tensor; 2] {
-        let [shares, logarithms] = q.scores(k, mask, rule).softmax_with_logsumexp();
-        [shares.times_shared(v, q), logarithms]
+        let [probabilities, logarithms] = q.scores(k, mask, rule).softmax_with_logsumexp();
+        [probabilities.times_shared(v, q), logarithms]
     }
     match mask {
         None => CompositeOp {
             name: "attention",
             body: |[q, k, v], rule: &Rule| body([q, k, v], None, *rule),
-            gradient: Some(|[q, k, v], y, g, rule| flows([q, k, v], None, y, g, *rule).map(Some)),
+            gradient: Some(|[q, k, v], y, g, rule| backward([q, k, v], None, y, g, *rule).map(Some)),
             routine: |[q, k, v], rule| routine([q, k, v], None, *rule).map(Routine::Attention),
         }
         .apply_batched([q, k, v], rule),
@@ -250,7 +250,7 @@ fn attended([q, k, v]: [&Tensor; 3], mask: Option<&Tensor>, rule: Rule) -> [Tens
             name: "attention",
             body: |[q, k, v, mask], rule: &Rule| body([q, k, v], Some(mask), *rule),
             gradient: Some(|[q, k, v, mask], y, g, rule| {
-                let [to_q, to_k, to_v] = flows([q, k, v], Some(mask), y, g, *rule).map(Some);
+                let [to_q, to_k, to_v] = backward([q, k, v], Some(mask), y, g, *rule).map(Some);
                 [to_q, to_k, to_v, mask.dtype().is_float().then(|| grad_mask([q, k, v], mask, g, *rule))]
             }),
             routine: |[q, k, v, mask], rule| routine([q, k, v], Some(mask), *rule).map(Routine::Attention),
@@ -261,15 +261,15 @@ fn attended([q, k, v]: [&Tensor; 3], mask: Option<&Tensor>, rule: Rule) -> [Tens
 
 /// Returns the gradients of queries, keys and values given the cotangent `g` of the output `y`.
 #[track_caller]
-fn flows([q, k, v]: [&Tensor; 3], mask: Option<&Tensor>, y: &Tensor, g: &Tensor, rule: Rule) -> [Tensor; 3] {
+fn backward([q, k, v]: [&Tensor; 3], mask: Option<&Tensor>, y: &Tensor, g: &Tensor, rule: Rule) -> [Tensor; 3] {
     // Routines read the forward results; bodies recompute the attention weights, which common subexpression
     // elimination merges with the forward pass.
     fn body([q, k, v, g]: [&Tensor; 4], mask: Option<&Tensor>, rule: Rule) -> [Tensor; 3] {
-        let [shares, to_scores] = grad_scores([q, k, v, g], mask, rule);
+        let [probabilities, to_scores] = grad_scores([q, k, v, g], mask, rule);
         let to_products = &to_scores * to_scores.scalar_like(rule.2);
         let to_q = to_products.times_shared(k, q);
         let to_k = to_products.joined(k).t().matmul(&q.joined(k));
-        [to_q, to_k, shares.joined(k).t().matmul(&g.joined(k))]
+        [to_q, to_k, probabilities.joined(k).t().matmul(&g.joined(k))]
     }
     let [_, logarithms] = attended([q, k, v], mask, rule);
     match mask {
@@ -292,11 +292,11 @@ fn flows([q, k, v]: [&Tensor; 3], mask: Option<&Tensor>, y: &Tensor, g: &Tensor,
 
 /// Returns the attention weights, and the gradient of the scaled scores.
 fn grad_scores([q, k, v, g]: [&Tensor; 4], mask: Option<&Tensor>, rule: Rule) -> [Tensor; 2] {
-    let [shares, _] = q.scores(k, mask, rule).softmax_with_logsumexp();
-    let to_shares = g.times_shared(&v.t(), g);
-    let mean = (&to_shares * &shares).reduce_keepdim(ReduceOp::Sum, -1);
-    let to_scores = &shares * (to_shares - mean);
-    [shares, to_scores]
+    let [probabilities, _] = q.scores(k, mask, rule).softmax_with_logsumexp();
+    let grad_probabilities = g.times_shared(&v.t(), g);
+    let mean = (&grad_probabilities * &probabilities).reduce_keepdim(ReduceOp::Sum, -1);
+    let to_scores = &probabilities * (grad_probabilities - mean);
+    [probabilities, to_scores]
 }
 
 /// Returns the gradient of a mask that is added to the scores.

@@ -167,7 +167,7 @@ impl Tensor {
         conv: &ConvOptions<N>,
         lengths: [usize; N],
     ) -> Tensor {
-        let [flow] = CompositeOp {
+        let [grad] = CompositeOp {
             name: "conv_backward_data",
             body: |[g, filters], (conv, lengths): &(ConvOptions<N>, [usize; N])| {
                 [g.conv_backward_input_dilated(filters, conv, lengths)]
@@ -182,7 +182,7 @@ impl Tensor {
             },
         }
         .apply([self, filters], (*conv, lengths));
-        flow
+        grad
     }
 
     /// Returns the gradient of a convolution's filters, of these sizes, given its input `x` and the cotangent
@@ -191,7 +191,7 @@ impl Tensor {
     fn conv_backward_weight<const N: usize>(&self, x: &Tensor, conv: &ConvOptions<N>, sizes: [usize; N]) -> Tensor {
         // It sums over the batch: padding of the batch is zeroed, and a routine can do the rest.
         let [g, x] = [self, x].map(|x| x.mask_padding(&[0], Scalar::from_i128(x.dtype(), 0)));
-        let [flow] =
+        let [grad] =
             CompositeOp {
                 name: "conv_backward_filter",
                 body: |[g, x], (conv, sizes): &(ConvOptions<N>, [usize; N])| {
@@ -207,7 +207,7 @@ impl Tensor {
                 },
             }
             .apply([&g, &x], (*conv, sizes));
-        flow
+        grad
     }
 
     /// Computes [`Tensor::conv_backward_input`] as a convolution of the cotangent, dilated by the stride, with the

@@ -63,12 +63,12 @@ impl Tensor {
     /// Creates an i32 tensor 0, 1, … len - 1. The last number must fit in an i32. [`Tensor::arange_step`] has a start, a
     /// step and other types.
     #[track_caller]
-    pub fn arange(len: usize) -> Tensor {
-        if len > MOST_POSITIONS {
-            let message = format!("arange: {len} numbers are more than the {MOST_POSITIONS} that an i32 can hold");
+    pub fn arange(end: usize) -> Tensor {
+        if end > MOST_POSITIONS {
+            let message = format!("arange: {end} numbers are more than the {MOST_POSITIONS} that an i32 can hold");
             return Tensor::mistake(Error::mistake(message));
         }
-        Tensor::primitive(Op::Iota, &[], [len], DType::I32)
+        Tensor::primitive(Op::Iota, &[], [end], DType::I32)
     }
 
     /// Creates the numbers from `start` up to but not including `end`, `step` apart, of the type of the arguments. A

@@ -13,38 +13,38 @@ impl Tensor {
     /// `[batch]`; the mean divides the loss of each example by the number of its labels, at least 1, as in PyTorch.
     ///
     /// `self` are log-probabilities `[time, batch, classes]`, with `blank` the index of the blank class. `targets`
-    /// are labels `[batch, most]`, of which the first `lengths` are used; `times` are the lengths of the input
-    /// sequences. `times` and `lengths` are `[batch]`; all three are i32.
+    /// are labels `[batch, most]`, of which the first `target_lengths` are used. `input_lengths` are the lengths of the
+    /// input sequences. Both lengths are `[batch]`; all three are i32.
     #[track_caller]
     pub fn ctc_loss(
         &self,
         targets: &Tensor,
-        times: &Tensor,
-        lengths: &Tensor,
+        input_lengths: &Tensor,
+        target_lengths: &Tensor,
         blank: usize,
         reduction: Reduction,
     ) -> Tensor {
-        let operands = [self, targets, times, lengths];
+        let operands = [self, targets, input_lengths, target_lengths];
         if let Some(mistake) = operands.into_iter().find(|operand| operand.is_mistake()) {
             return mistake.clone();
         }
         let fits = match (self.0.shape.dims(), targets.0.shape.dims()) {
             ([time, batch, classes], [rows, _]) => {
-                let counts = [times, lengths].iter().all(|counts| counts.0.shape.dims() == [*batch]);
+                let counts = [input_lengths, target_lengths].iter().all(|counts| counts.0.shape.dims() == [*batch]);
                 *time > 0 && rows == batch && counts && blank < *classes
             }
             _ => false,
         };
-        let whole = [targets, times, lengths].iter().all(|counts| counts.dtype() == DType::I32);
+        let whole = [targets, input_lengths, target_lengths].iter().all(|counts| counts.dtype() == DType::I32);
         if !fits || !whole {
-            let message = "ctc_loss: needs log-probabilities [time, batch, classes], targets [batch, most], times and lengths [batch] as i32";
+            let message = "ctc_loss: needs log-probabilities [time, batch, classes], targets [batch, most], input_lengths and target_lengths [batch] as i32";
             return Tensor::mistake(Error::mistake(message).note(format!("operands {operands:?}, blank {blank}")));
         }
         self.in_f32(|logs| {
-            let losses = logs.ctc_of(targets, times, lengths, blank);
+            let losses = logs.ctc_of(targets, input_lengths, target_lengths, blank);
             match reduction {
                 Reduction::None => losses,
-                Reduction::Mean => (&losses / lengths.clamp_min(1).cast(losses.dtype())).mean(..),
+                Reduction::Mean => (&losses / target_lengths.clamp_min(1).cast(losses.dtype())).mean(..),
                 Reduction::Sum => losses.sum(..),
             }
         })

@@ -177,22 +177,22 @@ impl Tensor {
     /// propagated.
     #[doc(alias = "clip")]
     #[track_caller]
-    pub fn clamp(&self, low: impl Into<Operand>, high: impl Into<Operand>) -> Tensor {
-        self.clamp_min(low).clamp_max(high)
+    pub fn clamp(&self, min: impl Into<Operand>, max: impl Into<Operand>) -> Tensor {
+        self.clamp_min(min).clamp_max(max)
     }
 
-    /// Replaces elements below `low` by it. The gradient is 0 there and at `low`; NaN is propagated.
+    /// Replaces elements below `min` by it. The gradient is 0 there and at `min`; NaN is propagated.
     #[track_caller]
-    pub fn clamp_min(&self, low: impl Into<Operand>) -> Tensor {
-        let low = low.into().beside(self);
-        low.where_self(&self.le(&low), self)
+    pub fn clamp_min(&self, min: impl Into<Operand>) -> Tensor {
+        let min = min.into().beside(self);
+        min.where_self(&self.le(&min), self)
     }
 
-    /// Replaces elements above `high` by it. The gradient is 0 there and at `high`; NaN is propagated.
+    /// Replaces elements above `max` by it. The gradient is 0 there and at `max`; NaN is propagated.
     #[track_caller]
-    pub fn clamp_max(&self, high: impl Into<Operand>) -> Tensor {
-        let high = high.into().beside(self);
-        high.where_self(&high.le(self), self)
+    pub fn clamp_max(&self, max: impl Into<Operand>) -> Tensor {
+        let max = max.into().beside(self);
+        max.where_self(&max.le(self), self)
     }
 
     /// Returns true where x > y.
@@ -211,24 +211,24 @@ impl Tensor {
     /// integer divided by 0 is 0. For floats the quotient is that of x - [`Tensor::remainder`], which is exact, and an
     /// element divided by 0 is infinite or NaN. The gradient is 0.
     #[track_caller]
-    pub fn floor_divide(&self, divisor: impl Into<Operand>) -> Tensor {
-        let divisor = divisor.into().beside(self);
-        let (rest, known) = (self % &divisor, divisor.ne(self.literal(0.0)));
-        let below = (self.has_other_sign(&rest, &divisor) & &known).cast(self.dtype());
+    pub fn floor_divide(&self, other: impl Into<Operand>) -> Tensor {
+        let other = other.into().beside(self);
+        let (rest, known) = (self % &other, other.ne(self.literal(0.0)));
+        let below = (self.has_other_sign(&rest, &other) & &known).cast(self.dtype());
         if !self.dtype().is_float() {
-            return self / divisor - below;
+            return self / other - below;
         }
-        (((self - rest) / &divisor).round() - below).where_self(&known, self / divisor)
+        (((self - rest) / &other).round() - below).where_self(&known, self / other)
     }
 
     /// Returns the remainder with the sign of the divisor, Python's `%`; the operator `%` has the sign of the dividend.
     /// The remainder of an integer divided by 0 is the integer, and that of a float is NaN.
     #[doc(alias = "mod")]
     #[track_caller]
-    pub fn remainder(&self, divisor: impl Into<Operand>) -> Tensor {
-        let divisor = divisor.into().beside(self);
-        let rest = self % &divisor;
-        (&rest + &divisor).where_self(&self.has_other_sign(&rest, &divisor), &rest)
+    pub fn remainder(&self, other: impl Into<Operand>) -> Tensor {
+        let other = other.into().beside(self);
+        let rest = self % &other;
+        (&rest + &other).where_self(&self.has_other_sign(&rest, &other), &rest)
     }
 
     /// Returns true where a remainder is not 0 and has another sign than its divisor.

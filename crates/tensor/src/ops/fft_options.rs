@@ -41,32 +41,32 @@ impl FftNorm {
 impl Tensor {
     /// [`Tensor::fft`] with options.
     #[track_caller]
-    pub fn fft_with_options(&self, axis: isize, fft: &FftOptions) -> Tensor {
-        self.of_length("fft", axis, true, fft, |x, axis| x.fft(axis), 0)
+    pub fn fft_with_options(&self, axis: isize, options: &FftOptions) -> Tensor {
+        self.of_length("fft", axis, true, options, |x, axis| x.fft(axis), 0)
     }
 
     /// [`Tensor::ifft`] with options.
     #[track_caller]
-    pub fn ifft_with_options(&self, axis: isize, fft: &FftOptions) -> Tensor {
-        self.of_length("ifft", axis, true, fft, |x, axis| x.ifft(axis), 1)
+    pub fn ifft_with_options(&self, axis: isize, options: &FftOptions) -> Tensor {
+        self.of_length("ifft", axis, true, options, |x, axis| x.ifft(axis), 1)
     }
 
     /// [`Tensor::rfft`] with options.
     #[track_caller]
-    pub fn rfft_with_options(&self, axis: isize, fft: &FftOptions) -> Tensor {
-        self.of_length("rfft", axis, false, fft, |x, axis| x.rfft(axis), 0)
+    pub fn rfft_with_options(&self, axis: isize, options: &FftOptions) -> Tensor {
+        self.of_length("rfft", axis, false, options, |x, axis| x.rfft(axis), 0)
     }
 
     /// [`Tensor::irfft`] with options; the length is that of the result.
     #[track_caller]
-    pub fn irfft_with_options(&self, axis: isize, fft: &FftOptions) -> Tensor {
+    pub fn irfft_with_options(&self, axis: isize, options: &FftOptions) -> Tensor {
         let count = match self.complex_axis("irfft", axis) {
             Ok(place) => self.0.shape.dims()[place],
             Err(mistake) => return mistake,
         };
-        let length = fft.n.unwrap_or(2 * count.saturating_sub(1));
+        let length = options.n.unwrap_or(2 * count.saturating_sub(1));
         let frequencies = FftOptions { n: Some(length / 2 + 1), norm: FftNorm::Backward };
-        let scale = fft.norm.scales(length)[1];
+        let scale = options.norm.scales(length)[1];
         let x = self.of_length("irfft", axis, true, &frequencies, |x, _| x.clone(), 1);
         x.irfft(length, axis) * self.literal(scale)
     }

@@ -110,20 +110,20 @@ impl Tensor {
         }
     }
 
-    /// Returns the inverse of [`Tensor::rfft`] as `length` real numbers: `[…, length / 2 + 1, 2]` becomes `[…,
-    /// length]`. Imaginary parts that the transform of real numbers cannot have are ignored.
+    /// Returns the inverse of [`Tensor::rfft`] as `n` real numbers: `[…, n / 2 + 1, 2]` becomes `[…, n]`.
+    /// Imaginary parts that the transform of real numbers cannot have are ignored.
     #[track_caller]
-    pub fn irfft(&self, length: usize, axis: isize) -> Tensor {
+    pub fn irfft(&self, n: usize, axis: isize) -> Tensor {
         let place = match self.complex_axis("irfft", axis) {
             Ok(place) => place,
             Err(mistake) => return mistake,
         };
         let count = self.0.shape.dims()[place];
-        if length == 0 || length / 2 + 1 != count {
-            let message = format!("irfft: {length} numbers have {} frequencies, not the {count} of", length / 2 + 1);
+        if n == 0 || n / 2 + 1 != count {
+            let message = format!("irfft: {n} numbers have {} frequencies, not the {count} of", n / 2 + 1);
             return Tensor::mistake(Error::mistake(format!("{message} {self:?}")));
         }
-        self.fourier(FourierKind::ComplexToReal, place, length, 1.0 / length as f64)
+        self.fourier(FourierKind::ComplexToReal, place, n, 1.0 / n as f64)
     }
 
     /// Applies [`Tensor::fft`] along the last two axes: `[…, m, n, 2]`.
@@ -145,11 +145,10 @@ impl Tensor {
         self.rfft(-1).fft(-2)
     }
 
-    /// Returns the inverse of [`Tensor::rfft2`] with rows of `length` numbers: `[…, m, length / 2 + 1, 2]` becomes
-    /// `[…, m, length]`.
+    /// Returns the inverse of [`Tensor::rfft2`] with rows of `n` numbers: `[…, m, n / 2 + 1, 2]` becomes `[…, m, n]`.
     #[track_caller]
-    pub fn irfft2(&self, length: usize) -> Tensor {
-        self.ifft(-2).irfft(length, -1)
+    pub fn irfft2(&self, n: usize) -> Tensor {
+        self.ifft(-2).irfft(n, -1)
     }
 
     #[track_caller]
@@ -281,7 +280,7 @@ fn gradient(
     &(kind, length, behind, scale): &Rule,
 ) -> [Option<Tensor>; 2] {
     let place = x.0.shape.ndim() - 1 - behind;
-    let flow = match kind {
+    let grad = match kind {
         FourierKind::Forward => g.fourier(FourierKind::Backward, place, length, scale),
         FourierKind::Backward => g.fourier(FourierKind::Forward, place, length, scale),
         FourierKind::RealToComplex => {
@@ -291,7 +290,7 @@ fn gradient(
             g.fourier(FourierKind::RealToComplex, place, length, scale).weighted(place, length, 2.0)
         }
     };
-    [Some(flow), None]
+    [Some(grad), None]
 }
 
 fn routine([x, _]: [&Tensor; 2], &(kind, length, behind, scale): &Rule) -> Option<Routine> {

@@ -51,8 +51,8 @@ impl Tensor {
     /// ones included, give zero.
     #[doc(alias = "getitem")]
     #[track_caller]
-    pub fn index(&self, positions: &[&Tensor]) -> Tensor {
-        match self.at_leading("index", positions) {
+    pub fn index(&self, indices: &[&Tensor]) -> Tensor {
+        match self.at_leading("index", indices) {
             Ok((rows, places)) => rows.index_select(0, &places),
             Err(mistake) => mistake,
         }
@@ -63,8 +63,8 @@ impl Tensor {
     /// [`Tensor::index`]. Positions out of range, negative ones included, are dropped. Deterministic.
     #[doc(alias = "setitem")]
     #[track_caller]
-    pub fn index_put(&self, positions: &[&Tensor], values: &Tensor, reduce: ScatterReduce) -> Tensor {
-        let (rows, places) = match self.at_leading("index_put", positions) {
+    pub fn index_put(&self, indices: &[&Tensor], values: &Tensor, reduce: ScatterReduce) -> Tensor {
+        let (rows, places) = match self.at_leading("index_put", indices) {
             Ok(found) => found,
             Err(mistake) => return mistake,
         };
@@ -260,35 +260,35 @@ impl Tensor {
         Tensor::primitive(Op::Gather(axis), &[self, index], shape, self.dtype())
     }
 
-    /// Returns `self` plus `rows` added at positions (i32 or i64) along an axis. Positions out of range, negative ones
+    /// Returns `self` plus `source` added at positions (i32 or i64) along an axis. Positions out of range, negative ones
     /// included, are dropped. Deterministic.
     #[track_caller]
-    pub fn index_add(&self, axis: isize, positions: &Tensor, rows: &Tensor) -> Tensor {
-        let axis = match self.indexed("index_add", axis, positions) {
+    pub fn index_add(&self, axis: isize, index: &Tensor, source: &Tensor) -> Tensor {
+        let axis = match self.indexed("index_add", axis, index) {
             Ok(axis) => axis,
             Err(mistake) => return mistake,
         };
-        if rows.is_mistake() {
-            return rows.clone();
+        if source.is_mistake() {
+            return source.clone();
         }
         let dims = self.0.shape.dims();
-        let shape = Shape::new([&dims[..axis], positions.0.shape.dims(), &dims[axis + 1..]].concat());
-        if rows.0.shape != shape || rows.dtype() != self.dtype() {
-            let message = format!("index_add: {rows:?} are not rows of shape {shape} and type {}", self.dtype());
+        let shape = Shape::new([&dims[..axis], index.0.shape.dims(), &dims[axis + 1..]].concat());
+        if source.0.shape != shape || source.dtype() != self.dtype() {
+            let message = format!("index_add: {source:?} are not rows of shape {shape} and type {}", self.dtype());
             return Tensor::mistake(Error::mistake(message));
         }
         let lengths =
-            [self, positions, rows].iter().any(|x| (0..x.0.shape.ndim()).any(|axis| x.valid_length(axis).is_some()));
-        if lengths || !self.is_put_whole(axis, positions) {
-            return scattered([self, positions, rows], axis);
+            [self, index, source].iter().any(|x| (0..x.0.shape.ndim()).any(|axis| x.valid_length(axis).is_some()));
+        if lengths || !self.is_put_whole(axis, index) {
+            return scattered([self, index, source], axis);
         }
         let operation = CompositeOp {
             name: "scatter add",
-            body: |[x, positions, rows], axis| [scattered([x, positions, rows], *axis)],
+            body: |[x, index, source], axis| [scattered([x, index, source], *axis)],
             gradient: None,
-            routine: |[x, positions, _], axis| Some(x.putting(*axis, positions, true)),
+            routine: |[x, index, _], axis| Some(x.putting(*axis, index, true)),
         };
-        let [sum] = operation.apply([self, positions, rows], axis);
+        let [sum] = operation.apply([self, index, source], axis);
         sum
     }
 

@@ -188,9 +188,9 @@ impl Tensor {
                 let pull = zero.where_self(&none, &(g / one.where_self(&none, distances)));
                 let middle = other.detach().mean(KeepDim(-2));
                 let (x, other) = (x - &middle, other - &middle);
-                let flow =
+                let grad =
                     |x: &Tensor, pull: &Tensor, other: &Tensor| x * pull.sum(-1).unsqueeze(-1) - pull.matmul(other);
-                [Some(flow(&x, &pull, &other)), Some(flow(&other, &pull.t(), &x))]
+                [Some(grad(&x, &pull, &other)), Some(grad(&other, &pull.t(), &x))]
             },
         )
     }

@@ -75,11 +75,11 @@ impl Tensor {
             name: "cholesky",
             body: |[a], ()| [in_batches(a, cholesky)],
             gradient: Some(|[_], l, g, ()| {
-                let flow = l.t().matmul(g);
-                let half = (flow.tril(0) + flow.tril(-1)) * flow.literal(0.5);
+                let inner = l.t().matmul(g);
+                let half = (inner.tril(0) + inner.tril(-1)) * inner.literal(0.5);
                 let left = l.t().solve_triangular(&half, Triangle::Upper);
                 let whole = l.t().solve_triangular(&left.t(), Triangle::Upper);
-                [Some((&whole + whole.t()) * flow.literal(0.5))]
+                [Some((&whole + whole.t()) * inner.literal(0.5))]
             }),
             routine: |[a], ()| {
                 let size = a.0.shape.dims()[a.0.shape.ndim() - 1];
@@ -109,9 +109,9 @@ impl Tensor {
             },
             gradient: Some(|[a, _], x, g, lower| {
                 let other = if *lower { Triangle::Upper } else { Triangle::Lower };
-                let flow = a.t().solve_triangular(g, other);
-                let to_a = -flow.matmul(&x.t());
-                [Some(if *lower { to_a.tril(0) } else { to_a.triu(0) }), Some(flow)]
+                let grad = a.t().solve_triangular(g, other);
+                let to_a = -grad.matmul(&x.t());
+                [Some(if *lower { to_a.tril(0) } else { to_a.triu(0) }), Some(grad)]
             }),
             routine: |[a, b], lower| {
                 let &[.., size, columns] = b.0.shape.dims() else { unreachable!("the operands were checked") };
@@ -155,8 +155,8 @@ impl Tensor {
             gradient: Some(|[a, _], x, g, ()| {
                 let Qr { q, r } = a.qr();
                 let r = r.or_singular();
-                let flow = q.matmul(&r.t().solve_triangular(g, Triangle::Lower));
-                [Some(-flow.matmul(&x.t())), Some(flow)]
+                let grad = q.matmul(&r.t().solve_triangular(g, Triangle::Lower));
+                [Some(-grad.matmul(&x.t())), Some(grad)]
             }),
             routine: |_, ()| None,
         }
@@ -331,8 +331,8 @@ impl Tensor {
                 let r = q.t().matmul(a).triu(0);
                 let inner = -g.t().matmul(q);
                 let symmetric = inner.tril(0) + inner.tril(-1).t();
-                let flow = g + q.matmul(&symmetric);
-                [Some(r.solve_triangular(&flow.t(), Triangle::Upper).t())]
+                let grad = g + q.matmul(&symmetric);
+                [Some(r.solve_triangular(&grad.t(), Triangle::Upper).t())]
             }),
             routine: |[a], ()| {
                 let &[.., rows, columns] = a.0.shape.dims() else { unreachable!("the operand was checked") };

@@ -136,25 +136,25 @@ impl Tensor {
     /// Returns -self at the target classes: `[batch, classes, …]` log-probabilities, classes `[batch, …]` integers; a
     /// class out of range gives NaN.
     #[track_caller]
-    pub fn nll_loss(&self, classes: &Tensor, reduction: Reduction) -> Tensor {
-        if let Some(mistake) = [self, classes].into_iter().find(|operand| operand.is_mistake()) {
+    pub fn nll_loss(&self, target: &Tensor, reduction: Reduction) -> Tensor {
+        if let Some(mistake) = [self, target].into_iter().find(|operand| operand.is_mistake()) {
             return mistake.clone();
         }
-        if !classes.dtype().is_int() || !self.takes_classes(classes) {
+        if !target.dtype().is_int() || !self.takes_classes(target) {
             let message = "nll_loss: needs log-probabilities [batch, classes, …] and integer classes [batch, …]";
-            return Tensor::mistake(Error::mistake(message).note(format!("left {self:?}, right {classes:?}")));
+            return Tensor::mistake(Error::mistake(message).note(format!("left {self:?}, right {target:?}")));
         }
         if let Err(mistake) = self.has_fractions("nll_loss") {
             return mistake;
         }
         if self.0.shape.ndim() > 2 {
-            let losses = self.class_rows().nll_loss(&classes.reshape([-1]), reduction);
+            let losses = self.class_rows().nll_loss(&target.reshape([-1]), reduction);
             return losses.beside_classes_of(self, reduction);
         }
-        let hot = classes.one_hot(self.0.shape.dims()[1], DType::Bool);
+        let hot = target.one_hot(self.0.shape.dims()[1], DType::Bool);
         self.in_f32(|x| {
             // Not a product with zeros: the logarithm of a probability of 0 is -∞.
-            let beside = x.literal(0.0).where_self(&x.knows(classes), &x.literal(f64::NAN)).unsqueeze(1);
+            let beside = x.literal(0.0).where_self(&x.knows(target), &x.literal(f64::NAN)).unsqueeze(1);
             let chosen = x.where_self(&hot, &beside);
             match reduction {
                 Reduction::None => -chosen.sum(-1),
@@ -334,19 +334,20 @@ impl Tensor {
         })
     }
 
-    /// Returns 1 - cosine where `alike` is 1, and max(0, cosine - `margin`) where it is -1. Vectors are `[batch, width]`,
-    /// `alike` is `[batch]`. Norms are clamped to at least 1e-8.
+    /// Returns 1 - cosine where `target` is 1, and max(0, cosine - `margin`) where it is -1. Vectors are `[batch, width]`,
+    /// `target` is `[batch]`. Norms are clamped to at least 1e-8.
     #[track_caller]
-    pub fn cosine_embedding_loss(&self, other: &Tensor, alike: &Tensor, margin: f64, reduction: Reduction) -> Tensor {
+    pub fn cosine_embedding_loss(&self, other: &Tensor, target: &Tensor, margin: f64, reduction: Reduction) -> Tensor {
         self.in_single_with(other, |x, other| {
             let cosine = x.cosine_similarity(other, -1, 1e-8);
-            if cosine.is_mistake() || alike.is_mistake() || cosine.0.shape != alike.0.shape {
-                let message = format!("cosine_embedding_loss: {alike:?} must contain 1 or -1 for each row of {self:?}");
-                let mistake = cosine.check().and(alike.check()).err();
+            if cosine.is_mistake() || target.is_mistake() || cosine.0.shape != target.0.shape {
+                let message =
+                    format!("cosine_embedding_loss: {target:?} must contain 1 or -1 for each row of {self:?}");
+                let mistake = cosine.check().and(target.check()).err();
                 return Tensor::mistake(mistake.unwrap_or_else(|| Error::mistake(message)));
             }
             let (near, far) = (cosine.literal(1.0) - &cosine, (&cosine - cosine.scalar_like(margin)).relu());
-            near.where_self(&alike.gt(&alike.literal(0.0)), &far).reduce_losses(reduction)
+            near.where_self(&target.gt(&target.literal(0.0)), &far).reduce_losses(reduction)
         })
     }
 

@@ -36,21 +36,21 @@ impl Tensor {
         })
     }
 
-    /// Normalizes to mean 0 and variance 1 over each of `groups` groups of the channels of `[batch, channels, …]`.
+    /// Normalizes to mean 0 and variance 1 over each of `num_groups` groups of the channels of `[batch, channels, …]`.
     /// [Wu and He 2018] One group for each channel is instance normalization.
     #[doc(alias = "instance_norm")]
     #[track_caller]
-    pub fn group_norm(&self, groups: usize, epsilon: f64) -> Tensor {
+    pub fn group_norm(&self, num_groups: usize, epsilon: f64) -> Tensor {
         if self.is_mistake() {
             return self.clone();
         }
         let dims = self.0.shape.dims();
-        if dims.len() < 2 || groups == 0 || !dims[1].is_multiple_of(groups) {
-            let message = format!("group_norm: the channels of {self:?} are not a multiple of {groups} groups");
+        if dims.len() < 2 || num_groups == 0 || !dims[1].is_multiple_of(num_groups) {
+            let message = format!("group_norm: the channels of {self:?} are not a multiple of {num_groups} groups");
             return Tensor::mistake(Error::mistake(message));
         }
-        let part = dims[1] / groups * dims[2..].iter().product::<usize>();
-        let rows = self.reshaped([dims[0], groups, part].into());
+        let part = dims[1] / num_groups * dims[2..].iter().product::<usize>();
+        let rows = self.reshaped([dims[0], num_groups, part].into());
         rows.layer_norm(epsilon).reshaped(self.0.shape.clone())
     }
 

@@ -71,26 +71,26 @@ impl Tensor {
         })
     }
 
-    /// Returns means over the last N axes of floats, divided into `sizes` parts. If a length is not a multiple of its
+    /// Returns means over the last N axes of floats, divided into `output_size` parts. If a length is not a multiple of its
     /// size, the parts overlap, as in PyTorch.
     #[doc(alias = "adaptive_avg_pool1d")]
     #[doc(alias = "adaptive_avg_pool2d")]
     #[doc(alias = "adaptive_avg_pool3d")]
     #[track_caller]
-    pub fn adaptive_avg_pool<const N: usize>(&self, sizes: [usize; N]) -> Tensor {
+    pub fn adaptive_avg_pool<const N: usize>(&self, output_size: [usize; N]) -> Tensor {
         if let Err(mistake) = self.has_fractions("adaptive_avg_pool") {
             return mistake;
         }
-        self.in_f32(|x| x.adaptive_pool(sizes, ReduceOp::Sum))
+        self.in_f32(|x| x.adaptive_pool(output_size, ReduceOp::Sum))
     }
 
-    /// Returns maxima over the last N axes, divided into `sizes` parts; see [`Tensor::adaptive_avg_pool`].
+    /// Returns maxima over the last N axes, divided into `output_size` parts; see [`Tensor::adaptive_avg_pool`].
     #[doc(alias = "adaptive_max_pool1d")]
     #[doc(alias = "adaptive_max_pool2d")]
     #[doc(alias = "adaptive_max_pool3d")]
     #[track_caller]
-    pub fn adaptive_max_pool<const N: usize>(&self, sizes: [usize; N]) -> Tensor {
-        self.adaptive_pool(sizes, ReduceOp::Max)
+    pub fn adaptive_max_pool<const N: usize>(&self, output_size: [usize; N]) -> Tensor {
+        self.adaptive_pool(output_size, ReduceOp::Max)
     }
 
     #[track_caller]
@@ -172,7 +172,7 @@ impl Tensor {
             [self],
             *window,
             |[x], window| x.pooled(window, |a, b| a + b),
-            |[x], _, g, window| [Some(sum_flow(x, g, window))],
+            |[x], _, g, window| [Some(sum_gradient(x, g, window))],
         )
     }
 
@@ -280,16 +280,16 @@ impl Tensor {
     }
 }
 
-/// Computes [`extreme_flow`], with a routine where a device has one.
+/// Computes [`max_gradient`], with a routine where a device has one.
 fn max_pool_backward<const N: usize>(x: &Tensor, y: &Tensor, g: &Tensor, window: &Window<N>) -> Tensor {
-    let [flow] = CompositeOp {
+    let [grad] = CompositeOp {
         name: "max_pool_gradient",
-        body: |[x, y, g], window: &Window<N>| [extreme_flow(x, y, g, window)],
+        body: |[x, y, g], window: &Window<N>| [max_gradient(x, y, g, window)],
         gradient: None,
         routine: |[x, y, _], window| routine(x, y, window).map(Routine::MaxPoolBackward),
     }
     .apply([x, y, g], *window);
-    flow
+    grad
 }
 
 /// Returns the parameters of the equivalent routine; `None` for more than three axes.
@@ -310,7 +310,7 @@ fn routine<const N: usize>(x: &Tensor, y: &Tensor, window: &Window<N>) -> Option
 }
 
 /// Returns the gradient of max pooling: each window's cotangent goes to its largest elements, shared equally.
-fn extreme_flow<const N: usize>(x: &Tensor, y: &Tensor, g: &Tensor, window: &Window<N>) -> Tensor {
+fn max_gradient<const N: usize>(x: &Tensor, y: &Tensor, g: &Tensor, window: &Window<N>) -> Tensor {
     let hit = |place: [usize; N]| x.part(window, place).eq(y);
     let hits = window.places().map(|place| hit(place).cast(g.dtype())).reduce(|sum, hit| sum + hit);
     let share = hits.map_or_else(|| g.clone(), |hits| g / hits);
@@ -325,11 +325,11 @@ fn extreme_flow<const N: usize>(x: &Tensor, y: &Tensor, g: &Tensor, window: &Win
 
 /// Returns the gradient of average pooling: each window's cotangent is distributed equally over its elements.
 fn avg_pool_backward<const N: usize>(x: &Tensor, g: &Tensor, window: &Window<N>) -> Tensor {
-    sum_flow(x, &(g / g.literal(window.elems() as f64)), window)
+    sum_gradient(x, &(g / g.literal(window.elems() as f64)), window)
 }
 
 /// Returns the gradient of sums over windows: each window's cotangent goes to each of its elements.
-fn sum_flow<const N: usize>(x: &Tensor, share: &Tensor, window: &Window<N>) -> Tensor {
+fn sum_gradient<const N: usize>(x: &Tensor, share: &Tensor, window: &Window<N>) -> Tensor {
     if window.is_apart() {
         return share.put_at_all(window, x);
     }

@@ -179,27 +179,27 @@ impl Tensor {
         }
     }
 
-    /// Repeats each element along an axis `times` times: `[a, b]` becomes `[a, a, b, b]`.
+    /// Repeats each element along an axis `repeats` times: `[a, b]` becomes `[a, a, b, b]`.
     #[track_caller]
-    pub fn repeat_interleave(&self, times: usize, axis: isize) -> Tensor {
+    pub fn repeat_interleave(&self, repeats: usize, axis: isize) -> Tensor {
         let place = match self.axis("repeat_interleave", axis) {
             Ok(place) => place,
             Err(mistake) => return mistake,
         };
         let dims = self.0.shape.dims();
-        let repeated = Shape::new([&dims[..=place], &[times], &dims[place + 1..]].concat());
-        let joined = Shape::new([&dims[..place], &[times.saturating_mul(dims[place])], &dims[place + 1..]].concat());
+        let repeated = Shape::new([&dims[..=place], &[repeats], &dims[place + 1..]].concat());
+        let joined = Shape::new([&dims[..place], &[repeats.saturating_mul(dims[place])], &dims[place + 1..]].concat());
         self.unsqueeze(place as isize + 1).expanded(&repeated).reshaped(joined)
     }
 
     /// Moves an axis to another position; the others keep their order.
     #[track_caller]
-    pub fn movedim(&self, from: isize, to: isize) -> Tensor {
-        match (self.axis("movedim", from), self.axis("movedim", to)) {
-            (Ok(from), Ok(to)) => {
+    pub fn movedim(&self, source: isize, destination: isize) -> Tensor {
+        match (self.axis("movedim", source), self.axis("movedim", destination)) {
+            (Ok(source), Ok(destination)) => {
                 let mut perm: Vec<usize> = (0..self.0.shape.ndim()).collect();
-                perm.remove(from);
-                perm.insert(to, from);
+                perm.remove(source);
+                perm.insert(destination, source);
                 self.permuted(perm)
             }
             (Err(mistake), _) | (_, Err(mistake)) => mistake,
@@ -302,7 +302,7 @@ impl Tensor {
 
     /// Counts the occurrences of each integer in `0 .. classes`: i32 `[classes]`. Other integers are ignored.
     #[track_caller]
-    pub fn bincount(&self, classes: usize) -> Tensor {
+    pub fn bincount(&self, length: usize) -> Tensor {
         if self.is_mistake() {
             return self.clone();
         }
@@ -310,6 +310,6 @@ impl Tensor {
             return mistake;
         }
         let line = self.reshaped([self.0.shape.numel()].into());
-        Tensor::zeros([classes], DType::I32).index_add(0, &line, &Tensor::ones([self.0.shape.numel()], DType::I32))
+        Tensor::zeros([length], DType::I32).index_add(0, &line, &Tensor::ones([self.0.shape.numel()], DType::I32))
     }
 }

@@ -29,7 +29,7 @@ impl Tensor {
                 [self],
                 axis,
                 |[x], axis| x.scan(ReduceOp::Prod, *axis),
-                |[x], _, g, axis| [Some(product_flow(x, g, *axis))],
+                |[x], _, g, axis| [Some(cumprod_gradient(x, g, *axis))],
             ),
             Err(mistake) => mistake,
         }
@@ -45,7 +45,7 @@ impl Tensor {
                 [self],
                 axis,
                 |[x], axis| x.scan(ReduceOp::Max, *axis),
-                |[x], y, g, axis| [Some(extreme_flow(x, y, g, *axis))],
+                |[x], y, g, axis| [Some(cummax_gradient(x, y, g, *axis))],
             ),
             Err(mistake) => mistake,
         }
@@ -61,7 +61,7 @@ impl Tensor {
                 [self],
                 axis,
                 |[x], axis| x.scan(ReduceOp::Min, *axis),
-                |[x], y, g, axis| [Some(extreme_flow(x, y, g, *axis))],
+                |[x], y, g, axis| [Some(cummax_gradient(x, y, g, *axis))],
             ),
             Err(mistake) => mistake,
         }
@@ -121,9 +121,9 @@ impl Tensor {
 
 /// Returns the gradient of a cumulative product: for cotangents g, `Π_{i<j} x[i] · r[j]` where `r[j] = g[j] + x[j +
 /// 1] · r[j + 1]`. It does not divide, so zeros are exact.
-fn product_flow(x: &Tensor, g: &Tensor, axis: usize) -> Tensor {
+fn cumprod_gradient(x: &Tensor, g: &Tensor, axis: usize) -> Tensor {
     if x.static_axis("cumprod", axis as isize).is_err() {
-        return product_flow_of_pairs(x, g, axis);
+        return cumprod_gradient_of_pairs(x, g, axis);
     }
     let length = x.0.shape.dims()[axis];
     if length < 2 {
@@ -147,20 +147,20 @@ fn product_flow(x: &Tensor, g: &Tensor, axis: usize) -> Tensor {
     (before * sums).cast(dtype).transpose(axis as isize, -1)
 }
 
-/// Computes [`product_flow`] as a sum over all pairs of elements.
-fn product_flow_of_pairs(x: &Tensor, g: &Tensor, axis: usize) -> Tensor {
+/// Computes [`cumprod_gradient`] as a sum over all pairs of elements.
+fn cumprod_gradient_of_pairs(x: &Tensor, g: &Tensor, axis: usize) -> Tensor {
     let (x, g) = (x.transpose(axis as isize, -1), g.transpose(axis as isize, -1));
     let one = x.literal(1.0);
     let (each, mine, theirs) = x.against_each();
     let between = each.where_self(&theirs.gt(&mine), &one).cumprod(-1);
-    let flow = (g.unsqueeze(-2) * between).where_self(&theirs.ge(&mine), &x.literal(0.0)).sum(-1);
+    let grad = (g.unsqueeze(-2) * between).where_self(&theirs.ge(&mine), &x.literal(0.0)).sum(-1);
     let before = each.where_self(&theirs.lt(&mine), &one).prod(-1);
-    (before * flow).transpose(axis as isize, -1)
+    (before * grad).transpose(axis as isize, -1)
 }
 
 /// Returns the gradient of cumulative extremes: at j the sum of the cotangents of all i whose extreme is element j.
 /// Those i are consecutive, starting at j.
-fn extreme_flow(x: &Tensor, y: &Tensor, g: &Tensor, axis: usize) -> Tensor {
+fn cummax_gradient(x: &Tensor, y: &Tensor, g: &Tensor, axis: usize) -> Tensor {
     let known = x.static_axis("cummax", axis as isize).is_ok();
     let dtype = g.dtype();
     let [x, y, g] = [x, y, g].map(|tensor| tensor.transpose(axis as isize, -1));
@@ -171,8 +171,8 @@ fn extreme_flow(x: &Tensor, y: &Tensor, g: &Tensor, axis: usize) -> Tensor {
     let holder = places.where_self(&hit, &none).scan(ReduceOp::Max, x.0.shape.ndim() - 1);
     if !known {
         let (holder, mine, _) = holder.against_each();
-        let flow = g.unsqueeze(-2).where_self(&holder.eq(&mine), &g.literal(0.0)).sum(-1);
-        return flow.transpose(axis as isize, -1);
+        let grad = g.unsqueeze(-2).where_self(&holder.eq(&mine), &g.literal(0.0)).sum(-1);
+        return grad.transpose(axis as isize, -1);
     }
     let (mut sums, mut reach) = (g.widened(), 1);
     // From 1 on, since there are zeros beyond the end.

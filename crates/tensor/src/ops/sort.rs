@@ -53,10 +53,10 @@ impl Tensor {
         self.sorted("argsort", axis, order, None).1
     }
 
-    /// Returns the `count` largest elements along an axis in descending order, and their positions.
+    /// Returns the `k` largest elements along an axis in descending order, and their positions.
     #[track_caller]
-    pub fn topk(&self, count: usize, axis: isize) -> ValuesWithIndices {
-        let (values, indices) = self.sorted("topk", axis, SortOrder::Descending, Some(count));
+    pub fn topk(&self, k: usize, axis: isize) -> ValuesWithIndices {
+        let (values, indices) = self.sorted("topk", axis, SortOrder::Descending, Some(k));
         ValuesWithIndices { values, indices }
     }
 
@@ -169,7 +169,7 @@ fn in_order(x: &Tensor, order: SortOrder, count: usize) -> [Tensor; 2] {
         },
         gradient: Some(|[x], _, g, (descending, count)| {
             let [_, positions] = in_order(x, order_of(*descending), *count);
-            [Some(flow(x, &positions, g))]
+            [Some(backward(x, &positions, g))]
         }),
         routine: |[x], (descending, count)| {
             let (rows, length) = rows_of(x);
@@ -190,7 +190,7 @@ fn rows_of(x: &Tensor) -> (usize, usize) {
 }
 
 /// Returns the gradient: scatters `g` to these positions.
-fn flow(x: &Tensor, positions: &Tensor, g: &Tensor) -> Tensor {
+fn backward(x: &Tensor, positions: &Tensor, g: &Tensor) -> Tensor {
     let (_, length) = rows_of(x);
     if rows_of(positions).1 == length {
         // Sorting the positions gives the inverse permutation.

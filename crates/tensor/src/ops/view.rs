@@ -208,15 +208,15 @@ impl Tensor {
         Tensor::primitive(Op::Reshape, &[self], shape, self.dtype())
     }
 
-    /// Merges the axes from `start` to `end`, both included, into one.
+    /// Merges the axes from `start_dim` to `end_dim`, both included, into one.
     #[track_caller]
-    pub fn flatten(&self, start: isize, end: isize) -> Tensor {
-        let (first, last) = match (self.axis("flatten", start), self.axis("flatten", end)) {
+    pub fn flatten(&self, start_dim: isize, end_dim: isize) -> Tensor {
+        let (first, last) = match (self.axis("flatten", start_dim), self.axis("flatten", end_dim)) {
             (Ok(first), Ok(last)) => (first, last),
             (Err(mistake), _) | (_, Err(mistake)) => return mistake,
         };
         if first > last {
-            let message = format!("flatten: axis {start} of {self:?} comes after axis {end}");
+            let message = format!("flatten: axis {start_dim} of {self:?} comes after axis {end_dim}");
             return Tensor::mistake(Error::mistake(message));
         }
         let dims = self.0.shape.dims();

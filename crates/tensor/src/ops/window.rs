@@ -26,9 +26,22 @@ pub struct Window<const N: usize> {
 }
 
 impl<const N: usize> Window<N> {
-    /// Creates windows with stride 1 and dilation 1, without padding.
-    pub fn new(size: [usize; N]) -> Window<N> {
-        Window { kernel_size: size, stride: [1; N], padding: [0; N], dilation: [1; N] }
+    /// Creates windows with stride 1 and dilation 1, without padding. [`Window::tiled`] has the stride of pooling.
+    pub fn new(kernel_size: [usize; N]) -> Window<N> {
+        Window { kernel_size, stride: [1; N], padding: [0; N], dilation: [1; N] }
+    }
+
+    /// Creates adjacent windows: the stride is the kernel size, which is PyTorch's default for pooling.
+    ///
+    /// ```
+    /// # use panoply_tensor::{Tensor, Window};
+    /// let x = Tensor::from_slice(&[1.0f32, 2.0, 4.0, 3.0], [1, 4]);
+    /// assert_eq!(x.max_pool(&Window::tiled([2])).to_vec::<f32>()?, [2.0, 4.0]);
+    /// assert_eq!(x.max_pool(&Window::new([2])).to_vec::<f32>()?, [2.0, 4.0, 4.0]);
+    /// # Ok::<(), panoply_tensor::Error>(())
+    /// ```
+    pub fn tiled(kernel_size: [usize; N]) -> Window<N> {
+        Window { stride: kernel_size, ..Window::new(kernel_size) }
     }
 
     /// Returns the windows of an input that is padded already.

@@ -38,16 +38,16 @@ fn values_and_gradients_equal_those_of_the_expression() {
         for scale in [1.0, -2.5] {
             let (called, plain) = (gated(&x, &y, scale), gated_plainly(&x, &y, scale));
             assert_eq!(values(&called), values(&plain), "scale {scale}");
-            let flows = called.square().sum(..).gradients(&[&x, &y]).unwrap();
+            let grads = called.square().sum(..).gradients(&[&x, &y]).unwrap();
             let wanted = plain.square().sum(..).gradients(&[&x, &y]).unwrap();
-            for (flow, wanted) in flows.iter().zip(&wanted) {
-                assert_eq!(values(flow), values(wanted), "scale {scale}");
+            for (grad, wanted) in grads.iter().zip(&wanted) {
+                assert_eq!(values(grad), values(wanted), "scale {scale}");
             }
             // Second derivatives.
-            let second = flows[0].square().sum(..).gradients(&[&x, &y]).unwrap();
+            let second = grads[0].square().sum(..).gradients(&[&x, &y]).unwrap();
             let wanted = wanted[0].square().sum(..).gradients(&[&x, &y]).unwrap();
-            for (flow, wanted) in second.iter().zip(&wanted) {
-                for (have, want) in values(flow).iter().zip(values(wanted)) {
+            for (grad, wanted) in second.iter().zip(&wanted) {
+                for (have, want) in values(grad).iter().zip(values(wanted)) {
                     assert!((have - want).abs() <= 1e-5 * want.abs().max(1.0), "{have} and {want}");
                 }
             }
@@ -80,8 +80,8 @@ fn detached_parts_of_a_body_have_no_gradient() {
     on_cpu(|| {
         let x = data(&[6]);
         let y = Tensor::call("half free", [&x], (), |[x], ()| x * &x.detach());
-        let flow = y.sum(..).gradients(&[&x]).unwrap();
-        assert_eq!(values(&flow[0]), values(&x), "only one factor has a gradient");
+        let grads = y.sum(..).gradients(&[&x]).unwrap();
+        assert_eq!(values(&grads[0]), values(&x), "only one factor has a gradient");
         let cut = Tensor::call("cut", [&x], (), |[x], ()| x.detach() + 1.0);
         let error = cut.sum(..).gradients(&[&x]).unwrap_err();
         assert!(error.to_string().contains("the path ends at cut"), "{error}");
@@ -98,8 +98,8 @@ fn equal_bodies_keep_their_gradients() {
         let doubled = Tensor::call_with_vjp("doubled", [&x], (), same, |_, _, g, ()| [Some(g * 2.0)]);
         let plain = Tensor::call("plain", [&x], (), same);
         for (y, want) in [(turned, -1.0), (doubled, 2.0), (plain, 1.0)] {
-            let flow = y.sum(..).gradients(&[&x]).unwrap();
-            assert_eq!(values(&flow[0]), [want; 3]);
+            let grads = y.sum(..).gradients(&[&x]).unwrap();
+            assert_eq!(values(&grads[0]), [want; 3]);
         }
     });
 }

@@ -212,7 +212,7 @@ fn chains_of_constants_are_recognized_in_linear_time() {
 fn ctc_loss_with_a_dynamic_batch() {
     let n = n(6);
     for rows in [1, 4] {
-        let shares = plain(1, &[rows, 12]).reshape([-1, 3, 4]).permute([1, 0, 2]);
+        let logits = plain(1, &[rows, 12]).reshape([-1, 3, 4]).permute([1, 0, 2]);
         let targets = Tensor::from_slice(&(0..2 * rows as i32).map(|i| 1 + i * 5 % 3).collect::<Vec<i32>>(), [rows, 2]);
         let [times, lengths] = [3, 2].map(|length| Tensor::from_slice(&vec![length; rows], [rows]));
         let of = |x: &Tensor, open: bool| {
@@ -222,7 +222,7 @@ fn ctc_loss_with_a_dynamic_batch() {
             let grad = loss.sin().mean(..).gradients(&[x])?;
             Ok([vec![loss], grad].concat())
         };
-        near(of(&shares.mark_dynamic(1, &n), true), of(&shares, false), "ctc");
+        near(of(&logits.mark_dynamic(1, &n), true), of(&logits, false), "ctc");
     }
     let [targets, counts] = [vec![4, 2], vec![4]].map(|dims| Tensor::full(dims, 1i32));
     let wrong = plain(1, &[3, 4, 4]).ctc_loss(
@@ -318,7 +318,7 @@ fn checkpoints_keep_valid_lengths() {
 }
 
 #[test]
-fn static_tensors_beside_dynamic_ones() {
+fn static_and_dynamic_tensors_can_be_combined() {
     let [x, w] = [plain(1, &[3, 2]), plain(2, &[3, 2])];
     let of = jit(|[x, w]: [&Tensor; 2]| {
         assert!(!w.has_dynamic_dim());

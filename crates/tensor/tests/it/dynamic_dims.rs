@@ -107,7 +107,7 @@ impl Case {
 
     /// Compares the operation on padded inputs with that on short inputs, and the gradients as well if the row has any. Returns `None` if
     /// the padded inputs are rejected, else whether gradients were compared.
-    fn judge(&self, length: fn(usize) -> usize) -> Option<bool> {
+    fn compare(&self, length: fn(usize) -> usize) -> Option<bool> {
         let place = || format!("{} with axes {:?}, {} of 10", self.row.name, self.axes, length(10));
         let [short, stored] = self.inputs(length);
         let want = self.value(&short);
@@ -191,9 +191,9 @@ fn every_operation_agrees_at_every_length() {
     Device::get("cpu").unwrap().scope(|| {
         for case in cases() {
             for length in [|_| 1, |bound| bound - bound / 3] {
-                let judged = case.judge(length);
-                mistaken += usize::from(judged.is_none());
-                taken.extend(judged.map(|_| case.row.name));
+                let compared = case.compare(length);
+                mistaken += usize::from(compared.is_none());
+                taken.extend(compared.map(|_| case.row.name));
             }
         }
     });

@@ -15,12 +15,12 @@ fn ones(shape: &[usize]) -> Tensor {
 
 #[track_caller]
 fn check(wrong: &Tensor, message: &str) {
-    assert_eq!(told(wrong).message(), message);
+    assert_eq!(mistake_of(wrong).message(), message);
 }
 
 /// Returns the mistake of a tensor, which must end with the line of this file where it was made.
 #[track_caller]
-fn told(wrong: &Tensor) -> panoply_tensor::Error {
+fn mistake_of(wrong: &Tensor) -> panoply_tensor::Error {
     let error = wrong.check().unwrap_err();
     assert!(error.is_mistake(), "{error}");
     let text = error.to_string();
@@ -77,7 +77,7 @@ fn mistakes_of_functions_name_their_operands() {
             (a.eigh().values, "eigh: needs square matrices, not f32[4, 6]"),
             (a.kron(&a.matmul(&b)), "matmul: inner dimensions 6 and 5 differ"),
         ] {
-            let error = told(&wrong);
+            let error = mistake_of(&wrong);
             assert!(error.message().contains(part), "{error}");
         }
         // The error of an empty transform is reported before anything runs.
@@ -103,7 +103,7 @@ fn movement_mistakes_name_their_operand() {
             (Tensor::concat(Vec::<Tensor>::new(), 0), "concat: no tensors were given"),
             (a.squeeze(0), "squeeze: axis 0"),
         ] {
-            let error = told(&wrong);
+            let error = mistake_of(&wrong);
             assert!(error.message().contains(part), "{error}");
         }
     });
@@ -194,7 +194,7 @@ fn mistakes_of_composed_operations_name_their_operands() {
             (matrix.bincount(3), "index_add: positions are f32[24]"),
             (matrix.movedim(0, 2), "movedim: axis 2 is out of range"),
         ] {
-            let error = told(&wrong);
+            let error = mistake_of(&wrong);
             assert!(error.message().contains(part), "{error}");
         }
     });
@@ -278,7 +278,7 @@ fn sizes_beyond_the_address_space_are_mistakes() {
             (Rng::seed_from_u64(0).uniform([MOST, 2]), "has more bytes than the address space"),
             (ones(&[70_000, 70_000]).lu().l, "take_along_dim: "),
         ] {
-            let error = told(&wrong);
+            let error = mistake_of(&wrong);
             assert!(error.message().contains(part), "{error}");
         }
         let wave = Tensor::zeros([1 << 40], DType::F32).rfft(-1).eval().unwrap_err();
@@ -330,7 +330,7 @@ fn operations_report_masks_and_types_that_do_not_fit() {
             (Tensor::stack([ones(&[2])], 4), "unsqueeze: axis 4 is out of range"),
             (ones(&[3]).t(), "transpose: axis -2 is out of range"),
         ] {
-            let error = told(&wrong);
+            let error = mistake_of(&wrong);
             assert!(error.message().contains(part), "{error}");
         }
         for failed in [
@@ -444,7 +444,7 @@ fn counts_beyond_i32_are_mistakes() {
             (many.count_nonzero(..), "count_nonzero: u8[2500000000]"),
             (many.cast(DType::I32).bincount(3), "bincount: i32[2500000000]"),
         ] {
-            let error = told(&wrong);
+            let error = mistake_of(&wrong);
             assert!(error.message().contains(part), "{error}");
         }
         assert_eq!(Tensor::arange(1 << 31).slice((-1,)).to_vec::<i32>().unwrap(), [i32::MAX]);
@@ -462,7 +462,7 @@ fn means_of_integers_are_mistakes() {
             (x.adaptive_avg_pool([2]), "adaptive_avg_pool"),
             (x.reshape([2, 2]).nll_loss(&Tensor::arange(2), Reduction::Mean), "nll_loss"),
         ] {
-            let error = told(&wrong);
+            let error = mistake_of(&wrong);
             assert!(error.message().starts_with(&format!("{op}: ")), "{error}");
             assert!(error.message().ends_with("has no fractions; cast it to a float first"), "{error}");
         }

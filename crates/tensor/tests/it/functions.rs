@@ -164,18 +164,18 @@ fn distances_and_their_gradients_far_from_the_origin() {
                 .map(|(x, rows)| Tensor::from_slice(&x.iter().map(|x| *x as f32).collect::<Vec<f32>>(), [rows, 5]));
             let distances = tensors[0].cdist(&tensors[1], 2.0);
             let grads = distances.square().sum(..).gradients(&[&tensors[0], &tensors[1]]).unwrap();
-            let (found, mut flow) = (numbers(&distances), [vec![0.0; x.len()], vec![0.0; y.len()]]);
+            let (found, mut want) = (numbers(&distances), [vec![0.0; x.len()], vec![0.0; y.len()]]);
             for (i, j) in (0..rows).flat_map(|i| (0..others).map(move |j| (i, j))) {
                 let apart: Vec<f64> = (0..5).map(|k| x[i * 5 + k] - y[j * 5 + k]).collect();
                 let expected = apart.iter().map(|d| d * d).sum::<f64>().sqrt();
                 assert!((found[i * others + j] - expected).abs() <= 1e-5, "({i}, {j}) for {rows} and {others} points");
                 for (k, apart) in apart.into_iter().enumerate() {
-                    flow[0][i * 5 + k] += 2.0 * apart;
-                    flow[1][j * 5 + k] -= 2.0 * apart;
+                    want[0][i * 5 + k] += 2.0 * apart;
+                    want[1][j * 5 + k] -= 2.0 * apart;
                 }
             }
-            for (grad, flow) in grads.iter().zip(flow) {
-                let worst = numbers(grad).iter().zip(&flow).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+            for (grad, want) in grads.iter().zip(want) {
+                let worst = numbers(grad).iter().zip(&want).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
                 assert!(worst <= 1e-4, "error {worst} for {rows} and {others} points, {far} away");
             }
         }

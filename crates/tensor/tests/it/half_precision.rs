@@ -71,9 +71,9 @@ fn gradients_through_repeated_products_with_one_matrix_agree_with_differences() 
         };
         let [less, more] = [-1e-5, 1e-5].map(|step| along(step).0.to_vec::<f64>().expect("the CPU computes it")[0]);
         let (value, inputs) = along(0.0);
-        let flows = value.gradients(&inputs.iter().collect::<Vec<&Tensor>>()).expect("both have gradients");
-        let flows = flows.iter().flat_map(|flow| flow.to_vec::<f64>().expect("the CPU computes it"));
-        let grad: f64 = flows.zip(of(3).flat_map(|(by, _)| by)).map(|(flow, by)| flow * by).sum();
+        let grads = value.gradients(&inputs.iter().collect::<Vec<&Tensor>>()).expect("both have gradients");
+        let grads = grads.iter().flat_map(|grad| grad.to_vec::<f64>().expect("the CPU computes it"));
+        let grad: f64 = grads.zip(of(3).flat_map(|(by, _)| by)).map(|(grad, by)| grad * by).sum();
         let want = (more - less) / 2e-5;
         assert!((grad - want).abs() <= 1e-6 * want.abs(), "{grad}, expected {want}");
     });
@@ -91,9 +91,9 @@ fn all(row: &Row, dtype: DType) -> Vec<Vec<f64>> {
     let value = (row.op)(&narrow).cast(DType::F64);
     let elems = value.shape().expect("the row is valid").numel();
     let weights = Tensor::from_slice(&numbers(elems, 7), value.shape().expect("as above").dims());
-    let flows =
+    let grads =
         (&value * weights).sum(..).gradients(&inputs.iter().collect::<Vec<&Tensor>>()).expect("all have gradients");
-    std::iter::once(value).chain(flows).map(|tensor| tensor.to_vec::<f64>().expect("the CPU computes it")).collect()
+    std::iter::once(value).chain(grads).map(|tensor| tensor.to_vec::<f64>().expect("the CPU computes it")).collect()
 }
 
 /// Panics unless a device computes a row in every type to that type's precision, compared with f64 on the CPU.

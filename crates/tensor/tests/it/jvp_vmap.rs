@@ -247,20 +247,20 @@ fn nested_vmap_and_captured_data() {
 fn mistakes_of_transforms() {
     on_cpu(|| {
         let (x, y) = (Tensor::ones([2, 3], DType::F32), Tensor::ones([3], DType::F32));
-        let told = |wrong: &Tensor, part: &str| {
+        let check_mistake = |wrong: &Tensor, part: &str| {
             let error = wrong.check().unwrap_err();
             assert!(error.is_mistake() && error.message().contains(part), "{error}");
         };
         let twice = |[x, y]: [&Tensor; 2]| [x + y];
-        told(&Tensor::vmap([&x, &y], twice)[0], "vmap: the first axes of the inputs differ in length");
-        told(&Tensor::vmap([&y.sum(..)], |[x]| [x.exp()])[0], "vmap: the first axes");
-        told(
+        check_mistake(&Tensor::vmap([&x, &y], twice)[0], "vmap: the first axes of the inputs differ in length");
+        check_mistake(&Tensor::vmap([&y.sum(..)], |[x]| [x.exp()])[0], "vmap: the first axes");
+        check_mistake(
             &Tensor::vmap([&x], |[x]| [x.matmul(&Tensor::ones([4, 4], DType::F32))])[0],
             "matmul: inner dimensions 3 and 4",
         );
-        told(&Tensor::vmap([&x.sum(7)], |[x]| [x.exp()])[0], "sum: axis 7");
+        check_mistake(&Tensor::vmap([&x.sum(7)], |[x]| [x.exp()])[0], "sum: axis 7");
         let asked = Tensor::vmap([&x], |[x]| [x.item::<f64>().map_or_else(Tensor::from_mistake, Tensor::scalar)]);
-        told(&asked[0], "item: f32[3]");
+        check_mistake(&asked[0], "item: f32[3]");
         for (wrong, part) in [
             (x.jvp(&[&y], &[&y]), "jvp: f32[2, 3]"),
             (x.exp().jvp(&[&x], &[&y]), "does not have the shape and element type of f32[2, 3]"),

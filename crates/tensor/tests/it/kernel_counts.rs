@@ -211,9 +211,9 @@ fn untiled(op: fn(&[Tensor]) -> Tensor, shapes: &[&[usize]]) -> Vec<String> {
         let roots: Vec<&Tensor> = std::iter::once(&value).chain(&gradients).collect();
         let graph = TracedGraph::new(&device, &roots).unwrap().graph;
         let plan = plan(&graph, &Target { f64: true, ..Target::opencl_minimum() }, &|_| false).unwrap();
-        let shares = |kernel: &Kernel| kernel.mems.iter().any(|mem| matches!(mem.space, Space::Shared(_)));
+        let uses_shared_memory = |kernel: &Kernel| kernel.mems.iter().any(|mem| matches!(mem.space, Space::Shared(_)));
         let untiled = plan.steps.iter().filter_map(|step| match step {
-            PlanStep::Kernel { kernel, .. } => (!shares(kernel)).then(|| kernel.name.clone()),
+            PlanStep::Kernel { kernel, .. } => (!uses_shared_memory(kernel)).then(|| kernel.name.clone()),
             PlanStep::Routine { .. } | PlanStep::Copy { .. } => Some("not a kernel".to_string()),
         });
         untiled.collect()

@@ -39,8 +39,8 @@ fn compare(row: &Row, what: &str, roots: &[Tensor], tolerance: f64) {
 fn results(row: &Row, inputs: &[Tensor]) -> Vec<Tensor> {
     let value = (row.op)(inputs);
     let wanted: Vec<&Tensor> = inputs.iter().filter(|input| input.dtype().is_float()).collect();
-    let slopes = row.differentiable.then(|| weighted(&value.cast(DType::F64)).unwrap().gradients(&wanted).unwrap());
-    [value].into_iter().chain(slopes.into_iter().flatten()).collect()
+    let gradients = row.differentiable.then(|| weighted(&value.cast(DType::F64)).unwrap().gradients(&wanted).unwrap());
+    [value].into_iter().chain(gradients.into_iter().flatten()).collect()
 }
 
 #[test]

@@ -29,7 +29,7 @@ fn wrong() -> Tensor {
 fn the_other_process() {
     if std::env::var_os("PANOPLY_TEST_CHILD").is_some() {
         Device::get("cpu").unwrap().scope(|| {
-            told();
+            reported_mistakes();
             eprintln!("passed on, from line {}", line!() + 1);
             let passed_on = (0..10).fold(wrong(), |x, _| (x.relu() + 1.0).softmax(-1));
             let kept = passed_on.clone();
@@ -45,7 +45,7 @@ fn the_other_process() {
 }
 
 /// Each of these mistakes is reported to the caller, directly or through a dependent tensor.
-fn told() {
+fn reported_mistakes() {
     assert!(wrong().check().is_err());
     assert!(wrong().eval().is_err());
     assert!(wrong().to_vec::<f32>().is_err());
@@ -73,9 +73,12 @@ fn an_unreported_mistake_is_logged_once() {
     let [passed_on, "kept", one, two, left, "in a pending node"] = lines[..] else { panic!("{log}") };
     let number = |line: &str| line.rsplit([' ', ':']).next().unwrap().parse::<u32>().unwrap();
     let product = "panoply: a mistake was never reported: matmul: inner dimensions 3 and 4 differ; ";
-    for (said, logged) in [(passed_on, one), (two, left)] {
+    for (reported, logged) in [(passed_on, one), (two, left)] {
         assert!(logged.starts_with(product) && logged.contains("f32[2, 3]"), "the log lacks the operands: {log}");
-        assert!(logged.ends_with(&format!("{}:{}", file!(), number(said))), "the log lacks the caller's line: {log}");
+        assert!(
+            logged.ends_with(&format!("{}:{}", file!(), number(reported))),
+            "the log lacks the caller's line: {log}"
+        );
     }
 }
 

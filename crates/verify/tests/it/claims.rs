@@ -46,22 +46,22 @@ fn errors_name_the_claim_and_the_key() {
         (&format!("[[claim]]\n{ball}holds = \"y[0] > z\""), "`z` is not a number"),
         (&format!("[[claim]]\n{ball}holds = \"y[-1] > 0\""), "is not a number"),
     ] {
-        let said = claim::parse(text).unwrap_err().message().to_string();
-        assert!(said.contains(expected), "{text}: {said}");
+        let message = claim::parse(text).unwrap_err().message().to_string();
+        assert!(message.contains(expected), "{text}: {message}");
     }
     let sizes = |text: &str, inputs: usize| {
         let claim = one(text);
         let center = claim.center(&|_| Ok(vec![0.5; 2])).unwrap();
         claim.property(inputs, center.as_deref(), &[0.0, 1.0]).unwrap_err().message().to_string()
     };
-    let said = sizes("inputs = [[0, 1], [0, 1]]\nholds = \"finite\"", 3);
-    assert_eq!(said, "claim 1: there are 2 ranges, but the network has 3 inputs");
-    let said = sizes("name = \"a\"\nexample = 0\nball = 0.1\nholds = \"finite\"", 3);
-    assert_eq!(said, "a: the point has 2 elements, but the network has 3 inputs");
-    let said = sizes("inputs = [[0, 1]]\nholds = \"y[2] > 0\"", 3);
-    assert_eq!(said, "claim 1: there is no y[2]: 2 elements");
-    let said = sizes("example = 0\nball = 0.1\nclip = [2, 3]\nholds = \"finite\"", 2);
-    assert_eq!(said, "claim 1: no input is in the ball and in the range `clip`");
+    let message = sizes("inputs = [[0, 1], [0, 1]]\nholds = \"finite\"", 3);
+    assert_eq!(message, "claim 1: there are 2 ranges, but the network has 3 inputs");
+    let message = sizes("name = \"a\"\nexample = 0\nball = 0.1\nholds = \"finite\"", 3);
+    assert_eq!(message, "a: the point has 2 elements, but the network has 3 inputs");
+    let message = sizes("inputs = [[0, 1]]\nholds = \"y[2] > 0\"", 3);
+    assert_eq!(message, "claim 1: there is no y[2]: 2 elements");
+    let message = sizes("example = 0\nball = 0.1\nclip = [2, 3]\nholds = \"finite\"", 2);
+    assert_eq!(message, "claim 1: no input is in the ball and in the range `clip`");
 }
 
 /// Random and truncated texts are claims or errors.

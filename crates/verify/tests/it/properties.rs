@@ -83,8 +83,8 @@ fn errors_name_line_and_column() {
         (&format!("{DECLARED}{BOX}()"), "expected `(declare-const"),
         ("word", "1:1: unexpected `word`"),
     ] {
-        let said = error(text);
-        assert!(said.contains(expected), "{expected}: {said}");
+        let message = error(text);
+        assert!(message.contains(expected), "{expected}: {message}");
     }
 }
 

@@ -141,15 +141,18 @@ fn time_limit_is_respected() {
 fn mismatched_sizes_are_rejected() {
     Device::get("cpu").unwrap().scope(|| {
         let property = property(2, 2, (-1.0, 1.0), "(assert (>= Y_0 1))");
-        let said = |shape: usize, run: &Run| {
+        let message = |shape: usize, run: &Run| {
             let result = verify(run, [shape], &property, &Options::default(), &mut |_| {});
             result.map(|_| ()).unwrap_err().message().to_string()
         };
-        assert_eq!(said(3, &|x| Ok(x.clone())), "the property has 2 inputs, but the network has 3");
+        assert_eq!(message(3, &|x| Ok(x.clone())), "the property has 2 inputs, but the network has 3");
         assert_eq!(
-            said(2, &|x| Ok(x.sum(0).unsqueeze(0))),
+            message(2, &|x| Ok(x.sum(0).unsqueeze(0))),
             "the property has 2 f32 outputs, but the network has 1 of f32"
         );
-        assert_eq!(said(2, &|_| Ok(Tensor::from_slice(&[1f32, 2.0], [2]))), "the output does not depend on the input");
+        assert_eq!(
+            message(2, &|_| Ok(Tensor::from_slice(&[1f32, 2.0], [2]))),
+            "the output does not depend on the input"
+        );
     });
 }

@@ -4,11 +4,12 @@ use panoply::DType::F32;
 use panoply::FftNorm::Backward;
 use panoply::Reduction::{self, Mean};
 use panoply::{
-    AlignCorners, AttentionOptions, BceOptions, ConvOptions, ConvTransposeOptions, CrossEntropyOptions, DType, FftNorm,
-    FftOptions, InterpolateMode, Operand, Result, RopeOptions, RopeStyle, ScatterReduce, Side, SortOrder, Tensor,
-    Triangle, Window,
+    AlignCorners, AttentionOptions, BceOptions, ConvOptions, ConvTransposeOptions, CrossEntropyOptions, DType, Error,
+    FftNorm, FftOptions, InterpolateMode, Operand, Result, RopeOptions, RopeStyle, ScatterReduce, Side, SortOrder,
+    Tensor, Triangle, Window,
 };
 
+use super::value::ResizeMode::{self, Nearest};
 use super::value::{Argument, AxesArg, CallArgs, Operation, Parameter, Value};
 
 const ALL: AxesArg = AxesArg(None);
@@ -106,9 +107,9 @@ pub const OPERATIONS: &[Operation] = operations! {
     zeros(shape: Vec<usize>, dtype: DType = F32) => Tensor::zeros(shape, dtype);
 
     // Element-wise operations with numbers or conditions.
-    clamp(x: Tensor, low: Operand, high: Operand) => x.clamp(low, high);
-    clamp_max(x: Tensor, high: Operand) => x.clamp_max(high);
-    clamp_min(x: Tensor, low: Operand) => x.clamp_min(low);
+    clamp(x: Tensor, min: Operand, max: Operand) => x.clamp(min, max);
+    clamp_max(x: Tensor, max: Operand) => x.clamp_max(max);
+    clamp_min(x: Tensor, min: Operand) => x.clamp_min(min);
     complex(real: Tensor, imaginary: Tensor) => Tensor::complex(&real, &imaginary);
     leaky_relu(x: Tensor, negative_slope: f64 = 0.01) => x.leaky_relu(negative_slope);
     full_like(x: Tensor, value: f64) => x.full_like(value);
@@ -117,13 +118,13 @@ pub const OPERATIONS: &[Operation] = operations! {
     lerp(x: Tensor, end: Tensor, weight: f64) => x.lerp(&end, weight);
     masked_fill(x: Tensor, mask: Tensor, value: Operand) => x.masked_fill(&mask, value);
     rsub(x: Tensor, other: Operand) => x.rsub(other);
-    scalar_like(x: Tensor, number: f64) => x.scalar_like(number);
+    scalar_like(x: Tensor, value: f64) => x.scalar_like(value);
     where(condition: Tensor, x: Tensor, y: Tensor) => x.where_self(&condition, &y);
     where_self(x: Tensor, condition: Tensor, y: Tensor) => x.where_self(&condition, &y);
 
     // Norms and reductions.
     batch_norm(x: Tensor, mean: Tensor, variance: Tensor, epsilon: f64 = 1e-5) => x.batch_norm(&mean, &variance, epsilon);
-    group_norm(x: Tensor, groups: usize, epsilon: f64 = 1e-5) => x.group_norm(groups, epsilon);
+    group_norm(x: Tensor, num_groups: usize, epsilon: f64 = 1e-5) => x.group_norm(num_groups, epsilon);
     layer_norm(x: Tensor, epsilon: f64 = 1e-5) => x.layer_norm(epsilon);
     max_with_indices(x: Tensor, axis: isize = -1, keepdim: bool = false) => x.max_with_indices(AxesArg(Some(vec![axis])).over(keepdim));
     min_with_indices(x: Tensor, axis: isize = -1, keepdim: bool = false) => x.min_with_indices(AxesArg(Some(vec![axis])).over(keepdim));
@@ -135,19 +136,19 @@ pub const OPERATIONS: &[Operation] = operations! {
     // Sorting and indexing.
     argsort(x: Tensor, axis: isize = -1, descending: bool = false) => x.argsort(axis, order(descending));
     bincount(x: Tensor, length: usize) => x.bincount(length);
-    index(x: Tensor, positions: Vec<Tensor>) => x.index(&positions.iter().collect::<Vec<_>>());
-    index_put(x: Tensor, positions: Vec<Tensor>, values: Tensor, add: bool = false) =>
-        x.index_put(&positions.iter().collect::<Vec<_>>(), &values, put(add));
+    index(x: Tensor, indices: Vec<Tensor>) => x.index(&indices.iter().collect::<Vec<_>>());
+    index_put(x: Tensor, indices: Vec<Tensor>, values: Tensor, add: bool = false) =>
+        x.index_put(&indices.iter().collect::<Vec<_>>(), &values, put(add));
     index_select(x: Tensor, axis: isize, index: Tensor) => x.index_select(axis, &index);
     one_hot(x: Tensor, num_classes: usize, dtype: DType = F32) => x.one_hot(num_classes, dtype);
     gather(x: Tensor, axis: isize, index: Tensor) => x.gather(axis, &index);
     scatter(x: Tensor, axis: isize, index: Tensor, src: Tensor, add: bool = false) =>
         x.scatter(axis, &index, &src, put(add));
     scatter_add(x: Tensor, axis: isize, index: Tensor, src: Tensor) => x.scatter_add(axis, &index, &src);
-    index_add(x: Tensor, axis: isize, index: Tensor, src: Tensor) => x.index_add(axis, &index, &src);
+    index_add(x: Tensor, axis: isize, index: Tensor, source: Tensor) => x.index_add(axis, &index, &source);
     searchsorted(x: Tensor, values: Tensor, right: bool = false) => x.searchsorted(&values, if right { Side::Right } else { Side::Left });
     sort(x: Tensor, axis: isize = -1, descending: bool = false) => x.sort(axis, order(descending));
-    take_along_dim(x: Tensor, index: Tensor, axis: isize = -1) => x.take_along_dim(&index, axis);
+    take_along_dim(x: Tensor, indices: Tensor, axis: isize = -1) => x.take_along_dim(&indices, axis);
     topk(x: Tensor, k: usize, axis: isize = -1) => x.topk(k, axis);
     slice_scatter(x: Tensor, src: Tensor, axis: isize, start: Tensor) => x.slice_scatter(&src, axis, &start);
 
@@ -178,9 +179,7 @@ pub const OPERATIONS: &[Operation] = operations! {
         x.max_pool(&Window { kernel_size, stride: stride.unwrap_or(kernel_size), padding, dilation });
     max_pool2d(x: Tensor, kernel_size: [usize; 2], stride: Option<[usize; 2]> = None, padding: [usize; 2] = [0, 0], dilation: [usize; 2] = [1, 1]) =>
         x.max_pool(&Window { kernel_size, stride: stride.unwrap_or(kernel_size), padding, dilation });
-    interpolate_linear2d(x: Tensor, size: [usize; 2], align_corners: bool = false) =>
-        x.interpolate(size, InterpolateMode::Linear(if align_corners { AlignCorners::Yes } else { AlignCorners::No }));
-    interpolate_nearest2d(x: Tensor, size: [usize; 2]) => x.interpolate(size, InterpolateMode::Nearest);
+    interpolate2d(x: Tensor, size: [usize; 2], mode: ResizeMode = Nearest, align_corners: bool = false) => interpolate2d(&x, size, mode, align_corners);
     rope(x: Tensor, positions: Tensor, base: f64 = 10000.0, interleaved: bool = false) =>
         x.rope(&positions, &RopeOptions { base, style: if interleaved { RopeStyle::Interleaved } else { RopeStyle::RotateHalf } });
     pinv(x: Tensor, rtol: Option<f64> = None) => x.pinv(rtol);
@@ -222,4 +221,17 @@ fn order(descending: bool) -> SortOrder {
 
 fn put(add: bool) -> ScatterReduce {
     if add { ScatterReduce::Add } else { ScatterReduce::Assign }
+}
+
+fn interpolate2d(x: &Tensor, size: [usize; 2], mode: ResizeMode, align_corners: bool) -> Tensor {
+    let mode = match (mode, align_corners) {
+        (ResizeMode::Nearest, false) => InterpolateMode::Nearest,
+        (ResizeMode::Bilinear, false) => InterpolateMode::Linear(AlignCorners::No),
+        (ResizeMode::Bilinear, true) => InterpolateMode::Linear(AlignCorners::Yes),
+        (ResizeMode::Nearest, true) => {
+            let message = "interpolate2d: align_corners applies to mode=\"bilinear\" only";
+            return Tensor::from_mistake(Error::mistake(message));
+        }
+    };
+    x.interpolate(size, mode)
 }

@@ -210,6 +210,24 @@ impl Argument for Reduction {
     }
 }
 
+/// Algorithm of `interpolate2d`, by the names of PyTorch.
+pub enum ResizeMode {
+    Nearest,
+    Bilinear,
+}
+
+impl Argument for ResizeMode {
+    const WHAT: &'static str = "\"nearest\" or \"bilinear\"";
+
+    fn of(value: &Value, beside: Option<&Tensor>) -> Option<ResizeMode> {
+        match String::of(value, beside)?.as_str() {
+            "nearest" => Some(ResizeMode::Nearest),
+            "bilinear" => Some(ResizeMode::Bilinear),
+            _ => None,
+        }
+    }
+}
+
 impl<T: Argument> Argument for Vec<T> {
     const WHAT: &'static str = "a list, such as [2, 3]";
     const MANY: bool = true;

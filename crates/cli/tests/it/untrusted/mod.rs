@@ -34,17 +34,17 @@ fn folder_of_a_running_run_is_locked() {
     // A temporary file that a running process is about to rename.
     dir.write("run/training.part4000000000", "half of a file");
     for again in [&["--resume", "run"][..], &["digits", "--out", "run"]] {
-        let said = dir.refused(&[&["train"], again].concat());
+        let stderr = dir.refused(&[&["train"], again].concat());
         let holder = format!("run is in use: process {} is training there", first.id());
-        assert!(said.contains(&holder) && said.contains("nothing was changed"), "{again:?}: {said}");
+        assert!(stderr.contains(&holder) && stderr.contains("nothing was changed"), "{again:?}: {stderr}");
     }
     assert!(dir.0.join("run/training.part4000000000").exists(), "a file of the active run was deleted");
     assert!(first.try_wait().unwrap().is_none(), "the first run continues");
     first.kill().unwrap();
     first.wait().unwrap();
     assert!(dir.0.join("run/run.lock").exists());
-    let said = dir.refused(&["train", "digits", "--out", "run"]);
-    assert!(said.contains("run already contains a run"), "{said}");
+    let stderr = dir.refused(&["train", "digits", "--out", "run"]);
+    assert!(stderr.contains("run already contains a run"), "{stderr}");
     let epochs = (lines(&dir, "run/history.jsonl") + 2).to_string();
     let report = dir.json(&["train", "--resume", "run", "--epochs", &epochs]);
     assert_eq!(report["history"].as_array().unwrap().len().to_string(), epochs);
@@ -63,9 +63,9 @@ fn failed_write_to_stdout_is_an_error_and_loses_no_run() {
     let run = |arguments: &[&str], stdout: Stdio, stderr: Stdio| {
         let mut command = dir.command(arguments);
         let output = command.stdout(stdout).stderr(stderr).spawn().unwrap().wait_with_output().unwrap();
-        let said = text(&output.stderr);
-        assert!(!said.contains("panicked"), "{arguments:?}: {said}");
-        (output.status.code(), said)
+        let message = text(&output.stderr);
+        assert!(!message.contains("panicked"), "{arguments:?}: {message}");
+        (output.status.code(), message)
     };
     let cannot = "panoply: cannot write to stdout: No space left on device";
     let train = |out: &'static str| ["train", "digits", "--epochs", "1", "--out", out];
@@ -77,9 +77,9 @@ fn failed_write_to_stdout_is_an_error_and_loses_no_run() {
             command.args(arguments).current_dir(&dir.0);
         }
         let output = command.stdout(full()).stderr(Stdio::piped()).spawn().unwrap().wait_with_output().unwrap();
-        let said = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {said}");
-        assert!(said.contains(cannot) && !said.contains("panicked"), "{arguments:?}: {said}");
+        let stderr = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {stderr}");
+        assert!(stderr.contains(cannot) && !stderr.contains("panicked"), "{arguments:?}: {stderr}");
     }
     assert!(dir.0.join("a/model.safetensors").exists() && !dir.0.join("a/run.lock").exists());
     // Progress lines that cannot be written.
@@ -105,9 +105,9 @@ fn path_that_is_not_utf8_is_rejected_only_with_json() {
         dir.command(&[&["train", "digits", "--epochs", "1"], json].concat()).arg("--out").arg(name).output().unwrap()
     };
     let output = run(&["--json"]);
-    let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("--json: the path caf") && said.contains("is not valid UTF-8"), "{said}");
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(stderr.contains("--json: the path caf") && stderr.contains("is not valid UTF-8"), "{stderr}");
     assert!(!dir.0.join(name).exists(), "no run is started");
     assert!(run(&[]).status.success() && dir.0.join(name).join("model.safetensors").exists());
 }
@@ -183,16 +183,16 @@ fn inconsistent_manifest_is_rejected() {
         (Box::new(|m| m["settings"]["batch_size"] = json!(0)), "batch size 0"),
         (Box::new(|m| m["network"]["loss"] = json!({"kind": "mse"})), "the loss mse does not fit"),
     ];
-    for (change, said) in cases {
+    for (change, expected) in cases {
         with_manifest(&dir, "m.safetensors", change);
         for command in ["predict", "export"] {
             let mut panoply = Command::new(env!("CARGO_BIN_EXE_panoply"));
             let output = panoply.args([command, "m.safetensors"]).current_dir(&dir.0).output().unwrap();
             let error = text(&output.stderr);
-            assert_eq!(output.status.code(), Some(1), "{said}: {error}");
+            assert_eq!(output.status.code(), Some(1), "{expected}: {error}");
             assert!(
-                error.contains("m.safetensors: its manifest is inconsistent: ") && error.contains(said),
-                "{said}: {error}"
+                error.contains("m.safetensors: its manifest is inconsistent: ") && error.contains(expected),
+                "{expected}: {error}"
             );
         }
     }
@@ -201,13 +201,13 @@ fn inconsistent_manifest_is_rejected() {
     let mut fewer: Value = serde_json::from_str(&manifest).unwrap();
     fewer["data"]["class_names"] = json!(["a", "b", "c"]);
     dir.write("run/manifest.json", fewer.to_string());
-    let said = dir.refused(&["train", "--resume", "run", "--epochs", "2"]);
-    assert!(said.contains("run/manifest.json: its manifest is inconsistent"), "{said}");
+    let stderr = dir.refused(&["train", "--resume", "run", "--epochs", "2"]);
+    assert!(stderr.contains("run/manifest.json: its manifest is inconsistent"), "{stderr}");
     let mut renamed: Value = serde_json::from_str(&manifest).unwrap();
     renamed["data"]["class_names"][0] = json!("naught");
     dir.write("run/manifest.json", renamed.to_string());
-    let said = dir.refused(&["train", "--resume", "run", "--epochs", "2"]);
-    assert!(said.contains("digits has changed since run began: class 1 is `0` now and was `naught`"), "{said}");
+    let stderr = dir.refused(&["train", "--resume", "run", "--epochs", "2"]);
+    assert!(stderr.contains("digits has changed since run began: class 1 is `0` now and was `naught`"), "{stderr}");
 }
 
 /// A manifest names its data; reading a pipe without a writer would block forever.
@@ -223,8 +223,8 @@ fn manifest_must_not_name_a_pipe_or_device_as_data() {
             manifest["data"]["format"] = json!({"kind": "npy", "shape": [1, 8, 8], "task": "classification"});
             manifest["data"]["path"] = path.into();
         });
-        let said = dir.refused(&["predict", "m.safetensors"]);
-        assert!(said.contains("it is neither a file nor a folder of data"), "{path}: {said}");
+        let stderr = dir.refused(&["predict", "m.safetensors"]);
+        assert!(stderr.contains("it is neither a file nor a folder of data"), "{path}: {stderr}");
     }
 }
 
@@ -259,8 +259,8 @@ fn control_characters_in_names_are_escaped() {
     ] {
         let mut panoply = Command::new(env!("CARGO_BIN_EXE_panoply"));
         let output = panoply.args(arguments).current_dir(&dir.0).output().unwrap();
-        let said = text(&output.stderr);
-        assert!(output.status.success(), "{arguments:?}: {said}");
+        let stderr = text(&output.stderr);
+        assert!(output.status.success(), "{arguments:?}: {stderr}");
         let shown = clean(&format!("{arguments:?}"), &output.stdout);
         clean(&format!("{arguments:?}"), &output.stderr);
         if arguments.contains(&"--json") {

@@ -27,7 +27,7 @@ pub(in crate::data) struct TableSchema<'a> {
 }
 
 impl TableSchema<'_> {
-    /// Reads examples to be judged, and what is right where it is known.
+    /// Reads examples for prediction, with their labels where the table has them.
     pub fn read(&self, path: &Path, reading: &ReadOptions) -> Result<InferenceData> {
         let needed = || self.columns.iter().chain(self.sequences.map(|sequences| &sequences.column));
         let unnamed = needed().all(|name| name.strip_prefix("column ").is_some_and(|at| at.parse::<usize>().is_ok()));

@@ -11,7 +11,7 @@ use super::super::labels::label_key;
 use super::super::numbers::number;
 use super::super::reader::ReadOptions;
 use super::columns::{is_missing, lacks_number};
-use super::{Roles, read_said};
+use super::{Roles, read_table};
 
 /// The summary of a table.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -82,7 +82,7 @@ const EXAMPLES: usize = 4;
 /// A file that cannot be read, is damaged, or does not have the columns of the options.
 pub fn summarize(path: &Path, reading: &ReadOptions) -> Result<TableSummary> {
     let budget = &ReadBudget::for_file(path)?;
-    let table = &read_said(path, reading, budget)?;
+    let table = &read_table(path, reading, budget)?;
     let roles = Roles::of(table, path, reading)?;
     let column = |at: usize| {
         let cells = || (0..table.rows()).map(|row| table.cell(row, at));

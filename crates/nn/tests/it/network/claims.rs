@@ -38,10 +38,10 @@ fn a_file_without_the_arrays_of_its_network_is_rejected_before_building() {
             (format!("input = [8, 8]\n{}", decoder.repeat(8)), "arrays with"),
             ("input = [1, 16777216]\n[[layer]]\nkind = \"layer_norm\"\n".to_string(), "2 arrays with 33554432 numbers"),
         ];
-        for (text, said) in huge {
+        for (text, expected) in huge {
             let network = Network::parse(&text).unwrap();
             let error = network.load(&path).unwrap_err();
-            assert!(error.is_corrupt() && error.message().contains(said), "{error}");
+            assert!(error.is_corrupt() && error.message().contains(expected), "{error}");
             assert!(error.message().contains("the file has 1 arrays with 4"), "{error}");
         }
         // Without a file, the arrays that are allocated immediately have a separate limit.
@@ -56,21 +56,21 @@ fn a_file_without_the_arrays_of_its_network_is_rejected_before_building() {
 #[test]
 fn numeric_settings_are_normalized() {
     let file = std::env::temp_dir().join(format!("panoply-settings-{}.toml", std::process::id()));
-    let said =
+    let training =
         "epochs = 1_000\nseed = 0x10\nlearning_rate = 1_0.0\nmomentum = 5e-1\nclip_norm = +2\noptimizer = \"sgd\"\n";
     let data = "[data]\nlabel = [\"a\", \"b, c\"]\nheader = true\ndrop_columns = []\n";
-    let text = format!("input = [4]\n[training]\n{said}{data}[[layer]]\nkind = \"linear\"\nout_features = 2\n");
+    let text = format!("input = [4]\n[training]\n{training}{data}[[layer]]\nkind = \"linear\"\nout_features = 2\n");
     std::fs::write(&file, text).unwrap();
     let (_, FileSections { training: settings, data }) = Network::read_with_sections(&file).unwrap();
     std::fs::remove_file(&file).unwrap();
-    let mut lines: Vec<(usize, &str)> = settings.iter().map(|said| (said.line, said.value.as_str())).collect();
+    let mut lines: Vec<(usize, &str)> = settings.iter().map(|setting| (setting.line, setting.value.as_str())).collect();
     lines.sort_unstable();
     assert_eq!(lines, [(3, "1000"), (4, "16"), (5, "10.0"), (6, "0.5"), (7, "2"), (8, "sgd")]);
-    let said: Vec<(usize, &str, &str)> =
-        data.iter().map(|said| (said.line, said.name.as_str(), said.value.as_str())).collect();
-    assert_eq!(said, [(11, "header", "true"), (10, "label", "a"), (10, "label", "b, c")]);
-    for (said, what) in [("[\"y\", [\"z\"]]", "not array"), ("{ y = 1 }", "not table")] {
-        let text = format!("input = [4]\n[data]\nlabel = {said}\n[[layer]]\nkind = \"relu\"\n");
+    let columns: Vec<(usize, &str, &str)> =
+        data.iter().map(|setting| (setting.line, setting.name.as_str(), setting.value.as_str())).collect();
+    assert_eq!(columns, [(11, "header", "true"), (10, "label", "a"), (10, "label", "b, c")]);
+    for (label, what) in [("[\"y\", [\"z\"]]", "not array"), ("{ y = 1 }", "not table")] {
+        let text = format!("input = [4]\n[data]\nlabel = {label}\n[[layer]]\nkind = \"relu\"\n");
         let wrong = format!("data: label: takes text, numbers or a list of them, {what}");
         assert_eq!(Network::parse(&text).unwrap_err(), (3, wrong));
     }

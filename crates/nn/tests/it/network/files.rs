@@ -268,10 +268,10 @@ fn layers_in_files_and_their_mistakes() {
     ];
     for (input, layer, want) in table {
         let text = format!("input = {input}\n[[layer]]\n{layer}\n");
-        let said = match Network::parse(&text) {
+        let outcome = match Network::parse(&text) {
             Ok(network) => format!("{:?}", network.output_shape().unwrap()),
             Err((line, what)) => format!("{line}: {what}"),
         };
-        assert!(said.starts_with(want), "{layer}\n{said}\n{want}");
+        assert!(outcome.starts_with(want), "{layer}\n{outcome}\n{want}");
     }
 }

@@ -10,17 +10,17 @@ use panoply_tensor::{AttentionOptions, DType, Rng, Tensor};
 use super::{Fixture, LAYERS, PACKED, close, on_cpu, set, set_linear, weighted};
 
 /// Compares outputs, and gradients of the sum of all weighted outputs with respect to inputs and some weights, by PyTorch's names.
-fn compare(name: &str, file: &Fixture, inputs: &[Tensor], outputs: &[Tensor], slopes: &[(&str, &Tensor)]) {
+fn compare(name: &str, file: &Fixture, inputs: &[Tensor], outputs: &[Tensor], weights: &[(&str, &Tensor)]) {
     for (i, output) in outputs.iter().enumerate() {
         close(&format!("{name}: output {i}"), output, &file.get(&format!("out/{i}")), 4e-6);
     }
     let total = outputs.iter().map(weighted).reduce(|sum, loss| sum + loss).unwrap();
-    let wanted: Vec<&Tensor> = inputs.iter().chain(slopes.iter().map(|(_, weight)| *weight)).collect();
+    let wanted: Vec<&Tensor> = inputs.iter().chain(weights.iter().map(|(_, weight)| *weight)).collect();
     let gradients = total.gradients(&wanted).unwrap();
     let names = (0..inputs.len()).map(|i| format!("grad/{i}"));
-    let names = names.chain(slopes.iter().map(|(name, _)| format!("slope/{name}")));
-    for (gradient, slope) in gradients.iter().zip(names) {
-        close(&format!("{name}: {slope}"), gradient, &file.get(&slope), 2e-5);
+    let names = names.chain(weights.iter().map(|(name, _)| format!("slope/{name}")));
+    for (gradient, key) in gradients.iter().zip(names) {
+        close(&format!("{name}: {key}"), gradient, &file.get(&key), 2e-5);
     }
 }
 
@@ -54,12 +54,12 @@ fn compare_recurrent<C>(
         outputs.push(memory.cell);
     }
     let [first, second] = [&network.layers[0].directions[0], &network.layers[1].directions[1]];
-    let slopes = [
+    let weights = [
         ("weight_ih_l0", first.weight_ih.tensor()),
         ("weight_hh_l0", first.weight_hh.tensor()),
         ("bias_hh_l1_reverse", second.bias_hh.tensor()),
     ];
-    compare(name, file, inputs, &outputs, &slopes);
+    compare(name, file, inputs, &outputs, &weights);
 }
 
 /// Compares two bidirectional layers with PyTorch's over whole sequences.
@@ -147,8 +147,8 @@ fn multi_head_attention() {
         let inputs = [file.get("in/0"), file.get("in/1")];
         let output =
             attention.attend(&inputs[0], &inputs[1], &AttentionOptions::default(), &mut ForwardContext::eval());
-        let slopes = [("out_proj.weight", attention.output.weight.tensor())];
-        compare("attention", &file, &inputs, &[output], &slopes);
+        let weights = [("out_proj.weight", attention.output.weight.tensor())];
+        compare("attention", &file, &inputs, &[output], &weights);
     });
 }
 
@@ -179,11 +179,11 @@ fn transformer_blocks() {
             (0..2).for_each(|i| set_norm(&mut encoder.norms[i], &file, &format!("norm{}", i + 1)));
             let input = file.get("in/0");
             let output = encoder.forward(&input, &mut ForwardContext::eval());
-            let slopes = [
+            let weights = [
                 ("linear1.weight", encoder.dense.up.weight.tensor()),
                 ("norm1.weight", encoder.norms[0].weight.tensor()),
             ];
-            compare(&name, &file, &[input], &[output], &slopes);
+            compare(&name, &file, &[input], &[output], &weights);
 
             let name = format!("decoder, norm {place}");
             let file = Fixture::new(LAYERS, &name);

@@ -207,7 +207,7 @@ fn two_arrays_for_one_parameter_are_named() {
 #[test]
 fn stacked_weights_of_the_wrong_size_are_named() {
     on_cpu(|| {
-        for (array, said) in [
+        for (array, expected) in [
             (Tensor::zeros([25, 8], DType::F32), "in_proj_weight is f32[25, 8], not [24, 8]"),
             (Tensor::zeros([26, 8], DType::F32), "in_proj_weight is f32[26, 8], not [24, 8]"),
             (Tensor::zeros([27, 8], DType::F32), "in_proj_weight is f32[27, 8], not [24, 8]"),
@@ -219,7 +219,7 @@ fn stacked_weights_of_the_wrong_size_are_named() {
             let mut attention = MultiHeadAttention::new(8, 2, &mut Rng::seed_from_u64(0));
             let error = state_dict::load(&mut attention, &path, same).unwrap_err();
             let message = error.message();
-            assert!(message.contains("panoply-state-stacked") && message.contains(said), "{error}");
+            assert!(message.contains("panoply-state-stacked") && message.contains(expected), "{error}");
             std::fs::remove_file(path).unwrap();
         }
     });
@@ -255,13 +255,13 @@ fn floats_of_other_types_are_converted() {
             std::fs::remove_file(path).unwrap();
         }
         let mut linear = Linear::new(1, 1, &mut Rng::seed_from_u64(0)).without_bias();
-        for (array, said) in [
+        for (array, expected) in [
             (Tensor::from_slice(&[1e300f64], [1, 1]), "weight holds f64 values outside the range of f32"),
             (Tensor::from_slice(&[1i32], [1, 1]), "weight is i32[1, 1], not f32[1, 1]"),
         ] {
             let path = file_of("range", &[("weight", array)]);
             let error = state_dict::load(&mut linear, &path, same).unwrap_err();
-            assert!(error.message().contains(said), "{error}");
+            assert!(error.message().contains(expected), "{error}");
             std::fs::remove_file(path).unwrap();
         }
         // Parts of a stacked weight are converted as well.

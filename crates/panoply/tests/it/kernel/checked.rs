@@ -54,7 +54,7 @@ fn is_right(y: &mut [u32]) {
 }
 
 /// Checks the error of a kernel: its name, a phrase and the source line.
-fn said(name: &str, sentence: &str, line: u32, run: impl Fn(&mut Buffer<u32>) -> Result<()>) {
+fn check_report(name: &str, sentence: &str, line: u32, run: impl Fn(&mut Buffer<u32>) -> Result<()>) {
     let device = Device::get("cpu:checked").expect("the CPU is always present");
     let mut y = device.zeros(8).expect("eight numbers fit");
     // The error is returned by the launch or by the call that waits for it.
@@ -71,13 +71,13 @@ fn said(name: &str, sentence: &str, line: u32, run: impl Fn(&mut Buffer<u32>) ->
 
 #[test]
 fn each_planted_defect_is_reported_with_its_line() {
-    said("reads_beyond", "reads y[8], beyond its 8 elements", BEYOND, |y| reads_beyond(y).launch(8));
-    said("races_in_a_group", "data race on own[", IN_A_GROUP, |y| races_in_a_group(y).launch(8));
-    said("races_between_groups", "data race on y[0]", BETWEEN_GROUPS, |y| races_between_groups(y).launch(8));
-    said("reads_uninitialized_memory", "own[3], which is uninitialized", UNWRITTEN, |y| {
+    check_report("reads_beyond", "reads y[8], beyond its 8 elements", BEYOND, |y| reads_beyond(y).launch(8));
+    check_report("races_in_a_group", "data race on own[", IN_A_GROUP, |y| races_in_a_group(y).launch(8));
+    check_report("races_between_groups", "data race on y[0]", BETWEEN_GROUPS, |y| races_between_groups(y).launch(8));
+    check_report("reads_uninitialized_memory", "own[3], which is uninitialized", UNWRITTEN, |y| {
         reads_uninitialized_memory(y).launch(8)
     });
-    said("diverges", "reached by 3 of 4 work-items of a group", DIVERGENT, |y| {
+    check_report("diverges", "reached by 3 of 4 work-items of a group", DIVERGENT, |y| {
         // SAFETY: every access is in bounds; the barrier that some work-items miss is the defect under test.
         unsafe { diverges(y).launch_unchecked(8) }
     });

@@ -61,8 +61,8 @@ impl Tensor {
                 let same = places.unsqueeze(1).eq(&places);
                 let (zero, one) = (a.literal(0.0), a.literal(1.0));
                 let inner = vectors.t().matmul(g) / one.where_self(&same, &apart);
-                let flow = vectors.matmul(&zero.where_self(&same, &inner)).matmul(&vectors.t());
-                [Some((&flow + flow.t()) * a.literal(0.5))]
+                let grad = vectors.matmul(&zero.where_self(&same, &inner)).matmul(&vectors.t());
+                [Some((&grad + grad.t()) * a.literal(0.5))]
             }),
             routine: |[a], ()| {
                 let size = a.0.shape.dims()[a.0.shape.ndim() - 1];

@@ -70,8 +70,8 @@ pub(super) fn lu_packed(a: &Tensor) -> [Tensor; 2] {
             let (l, u) = (packed.unit_lower(), packed.triu(0));
             let inner = l.t().matmul(&g.tril(-1)).tril(-1) + g.triu(0).matmul(&u.t()).triu(0);
             let left = l.t().solve_triangular(&inner, Triangle::Upper);
-            let flow = u.solve_triangular(&left.t(), Triangle::Upper).t();
-            [Some(flow.permute_rows(&order.argsort(-1, SortOrder::Ascending)))]
+            let grad = u.solve_triangular(&left.t(), Triangle::Upper).t();
+            [Some(grad.permute_rows(&order.argsort(-1, SortOrder::Ascending)))]
         }),
         routine: |[a], ()| {
             let size = a.0.shape.dims()[a.0.shape.ndim() - 1];

@@ -93,7 +93,7 @@ fn outcome(
     inputs: &[Tensor],
     op: &dyn Fn(&[Tensor]) -> Tensor,
 ) -> Outcome {
-    let judge = || -> Result<Worst> {
+    let measure = || -> Result<Worst> {
         let (have, want) = both(&[&op(inputs)])?;
         let value = Worst::relative(&have, &want)?;
         if !differentiable || value.error > limit {
@@ -105,7 +105,7 @@ fn outcome(
         let gradient = Worst::relative(&have, &want)?;
         Ok(Worst { error: gradient.error / 4.0, place: format!("of the gradient: {}", gradient.place) })
     };
-    Outcome { name, unit: "of the largest", limit, worst: judge() }
+    Outcome { name, unit: "of the largest", limit, worst: measure() }
 }
 
 /// Error limits of rows that round more when all elements of an operand are equal, relative to the largest result.

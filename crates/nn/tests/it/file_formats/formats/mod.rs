@@ -33,7 +33,7 @@ fn npy_headers_are_read_like_numpy() {
         assert_eq!((array.dtype, &array.dims[..]), (DType::F32, dims), "{header}");
     }
     let usual = "{'descr': '<f4', 'fortran_order': False, 'shape': (6,)}";
-    for (header, version, said) in [
+    for (header, version, expected) in [
         (usual, [1, 7], "its version is not 1.0, 2.0 or 3.0"),
         (&usual.replace("(6,)", "(6)"), [1, 0], "its shape is not a tuple"),
         (&usual.replace("(6,)", "(6,,,)"), [1, 0], "its header has `` where a value is expected"),
@@ -43,7 +43,7 @@ fn npy_headers_are_read_like_numpy() {
         (&usual.replace("'<f4'", "'|O'"), [1, 0], "its elements are Python objects"),
     ] {
         let error = npy::load(&npy_of("refused.npy", header, version, 6)).unwrap_err();
-        assert!(error.is_corrupt() && error.message().contains(said), "{header}: {error}");
+        assert!(error.is_corrupt() && error.message().contains(expected), "{header}: {error}");
     }
 }
 
@@ -133,9 +133,12 @@ fn other_formats_are_identified() {
     for (name, bytes, format, way) in cases {
         let path = file(name, bytes);
         for error in [checkpoint::Arrays::read(&path).err().unwrap(), checkpoint::metadata(&path).unwrap_err()] {
-            let said = error.to_string();
-            assert!(error.is_corrupt() && said.contains(name) && said.contains(format) && said.contains(way), "{said}");
-            assert_eq!(name == "noise", said.contains("truncated"), "{said}");
+            let message = error.to_string();
+            assert!(
+                error.is_corrupt() && message.contains(name) && message.contains(format) && message.contains(way),
+                "{message}"
+            );
+            assert_eq!(name == "noise", message.contains("truncated"), "{message}");
         }
     }
     let whole = file("whole.safetensors", b"");

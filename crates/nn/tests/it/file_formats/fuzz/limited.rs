@@ -29,8 +29,8 @@ pub fn in_child(test: &str, limit: &str) -> Option<PathBuf> {
         .unwrap();
     let at = std::fs::read_to_string(folder.join("at")).unwrap_or_default();
     let _ = std::fs::remove_dir_all(&folder);
-    let said = String::from_utf8_lossy(&output.stderr);
-    let last: Vec<&str> = said.lines().rev().take(20).collect();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    let last: Vec<&str> = stderr.lines().rev().take(20).collect();
     let last: Vec<&str> = last.into_iter().rev().collect();
     let ran = String::from_utf8_lossy(&output.stdout).contains("1 passed");
     assert!(output.status.success() && ran, "{test}: {} at {at}\n{}", output.status, last.join("\n"));

@@ -7,7 +7,7 @@ use panoply::{DType, Device};
 use panoply_driver::HipDriver;
 use panoply_driver_sim::{Control, library};
 
-use crate::products::bias::Subject;
+use crate::products::bias_epilogue::Subject;
 use crate::products::{CASES, ROCBLAS, agree, amd, computed, run};
 
 const HIPBLASLT: &str = "hipblasLtMatmul";
@@ -87,7 +87,7 @@ pub fn with_bias() -> Subject {
 fn without_hipblaslt_rocblas_computes_products() {
     run("hipBLASLt is not found", &[("PANOPLY_FAKE_HIP", "architecture=1100")]);
     run("hipBLASLt, no algorithm", &[("PANOPLY_FAKE_HIP", "architecture=1100")]);
-    let said = [
+    let cases = [
         ("architecture=1100", "initializing: HIPBLAS_STATUS_NOT_INITIALIZED (1); update ROCm or report this"),
         (
             "architecture=1100,hipblaslt=300",
@@ -99,9 +99,9 @@ fn without_hipblaslt_rocblas_computes_products() {
             "initializing: HIPBLAS_STATUS_ALLOC_FAILED (2); keep 64 MiB of the GPU free",
         ),
     ];
-    for (settings, expected) in said {
-        let said = run("hipBLASLt does not start", &[("PANOPLY_FAKE_HIP", settings)]);
-        assert!(said.contains(expected) || said.contains("SKIPPED"), "{settings}: {said}");
+    for (settings, expected) in cases {
+        let output = run("hipBLASLt does not start", &[("PANOPLY_FAKE_HIP", settings)]);
+        assert!(output.contains(expected) || output.contains("SKIPPED"), "{settings}: {output}");
     }
     run("neither starts", &[("PANOPLY_FAKE_HIP", "architecture=1100")]);
 }
@@ -175,9 +175,9 @@ fn hipblaslt_failures_are_reported_once_and_fall_back_to_kernels() {
             "ALLOC_FAILED (2); keep 64 MiB of the GPU free for it; using kernels instead",
         ),
     ] {
-        let said = run(job, &[("PANOPLY_FAKE_HIP", &format!("architecture=1100{settings}"))]);
+        let output = run(job, &[("PANOPLY_FAKE_HIP", &format!("architecture=1100{settings}"))]);
         let expected = format!(": f32 1×5×3×7: HIPBLAS_STATUS_{expected}");
-        assert!(said.matches(&expected).count() == 1 || said.contains("SKIPPED"), "{said}");
+        assert!(output.matches(&expected).count() == 1 || output.contains("SKIPPED"), "{output}");
     }
 }
 
