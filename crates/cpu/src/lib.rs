@@ -15,7 +15,6 @@ pub mod checked;
 mod command_buffer;
 pub mod device;
 mod file_map;
-pub mod huge_pages;
 pub mod memory;
 pub mod vm;
 

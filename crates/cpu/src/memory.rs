@@ -7,8 +7,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use panoply_device::{Error, ErrorKind, HostBytes, Region, Result};
 use panoply_host::host_info;
-
-use crate::huge_pages::Pages;
+use panoply_host::huge_pages::Pages;
 
 /// Alignment of allocations in bytes: a cache line, which is also the widest vector.
 const ALIGN: usize = 64;

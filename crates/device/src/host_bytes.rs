@@ -24,6 +24,24 @@ impl HostBytes {
         }
     }
 
+    /// Releases the memory of the whole pages of a mapped file in a range; the next access reads them from the file again. A vector keeps
+    /// its memory.
+    #[cfg_attr(unix, allow(unsafe_code, reason = "advice whose effect on other mappings would be undefined"))]
+    pub fn release(&self, range: std::ops::Range<usize>) {
+        #[cfg(unix)]
+        if let Holder::Map(map) = &self.0 {
+            const PAGE: usize = 1 << 16;
+            let (start, end) = (range.start.next_multiple_of(PAGE), range.end.min(map.len()) / PAGE * PAGE);
+            if start < end {
+                // SAFETY: the map is of a file and only read, so that pages which are dropped come back with the same bytes.
+                // It is only advice: if it is rejected, the pages stay.
+                let _ = unsafe { map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, start, end - start) };
+            }
+        }
+        #[cfg(not(unix))]
+        let _ = range;
+    }
+
     /// Returns true if the bytes are those of a mapped file.
     pub fn is_mapped(&self) -> bool {
         matches!(self.0, Holder::Map(_))

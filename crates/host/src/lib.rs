@@ -4,11 +4,12 @@
 //! - [`isa`]: instruction sets, and how one text is compiled for each of them.
 //! - [`simd`]: vectors of an instruction set.
 //! - [`math`]: scalar math functions that LLVM vectorizes; [`half`]: conversions of 16-bit floats.
-//! - [`pool`]: the thread pool; [`scratch`]: its scratch memory.
+//! - [`pool`]: the thread pool; [`scratch`]: its scratch memory; [`huge_pages`]: memory in huge pages.
 //! - [`host_info`] and [`peak`]: properties of the machine.
 
 pub mod half;
 pub mod host_info;
+pub mod huge_pages;
 pub mod isa;
 pub mod math;
 pub mod peak;

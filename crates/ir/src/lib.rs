@@ -41,7 +41,7 @@ pub use dtype::{DType, Element, Scalar, Type};
 pub use error::{Error, ErrorKind, Result};
 pub use half::{bf16, f16};
 pub use math_mode::MathMode;
-pub use quant::Encoding;
+pub use quant::{Encoding, INTERLEAVED_ROWS};
 pub use shape::Shape;
 pub use target::Target;
 pub use text::hash;

@@ -10,6 +10,9 @@ mod codebook_decode;
 mod codebooks;
 mod decode;
 mod encode;
+mod interleave;
+
+pub use self::interleave::INTERLEAVED_ROWS;
 
 use self::codebooks::Codebook;
 use crate::dtype::DType;

@@ -115,7 +115,7 @@ impl Weights {
                 reader.skip(names.output);
                 embedding.clone()
             }
-            false => reader.matrix(names.output, [config.vocab, hidden])?,
+            false => reader.multiplied_matrix(names.output, [config.vocab, hidden])?,
         };
         reader.finish()?;
         let frequencies = |rotary: &Rotary| {

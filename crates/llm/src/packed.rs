@@ -6,8 +6,8 @@
 mod codebook;
 mod unpack;
 
-use panoply_ir::Encoding;
 use panoply_ir::routine::{ExpertMatmul, QuantizedMatmul, Routine};
+use panoply_ir::{Encoding, INTERLEAVED_ROWS};
 use panoply_tensor::call_attrs::CallAttrs;
 use panoply_tensor::{DType, Device, Error, MathMode, Result, Storage, Tensor};
 
@@ -23,19 +23,21 @@ pub struct Packed {
     encoding: Encoding,
     rows: usize,
     k: usize,
+    /// True if the rows are interleaved by [`Encoding::interleave`].
+    interleaved: bool,
 }
 
-/// Encoding and row length, the key of a traced call.
+/// Encoding, row length, and whether rows are interleaved, the key of a traced call.
 #[derive(Clone, Copy)]
-struct Layout(Encoding, usize);
+struct Layout(Encoding, usize, bool);
 
 impl CallAttrs for Layout {
     fn write_key(&self, words: &mut Vec<u64>) {
-        words.extend([u64::from(self.0.ggml_type()), self.1 as u64]);
+        words.extend([u64::from(self.0.ggml_type()), self.1 as u64, u64::from(self.2)]);
     }
 }
 
-/// Encoding, row length, number of experts and rows of each, the key of a traced call.
+/// Layout, number of experts and rows of each, the key of a traced call.
 #[derive(Clone, Copy)]
 struct ExpertLayout {
     layout: Layout,
@@ -58,15 +60,23 @@ impl Packed {
     /// If `k` is not a whole number of blocks, `bytes` does not hold `rows` rows, or the device fails.
     pub fn new(bytes: &[u8], encoding: Encoding, rows: usize, k: usize) -> Result<Packed> {
         check_size(bytes.len() as u64, encoding, rows, k)?;
-        Packed::from_storage(Device::current()?.upload(bytes)?, encoding, rows, k)
+        Packed::from_storage(Device::current()?.upload(bytes)?, encoding, [rows, k], false)
     }
 
-    /// Creates a matrix in memory of a device that holds its rows.
+    /// Creates a matrix in memory of a device that holds its rows, which may be interleaved by [`Encoding::interleave`].
     ///
     /// # Errors
     ///
-    /// If `k` is not a whole number of blocks or `storage` does not hold `rows` rows.
-    pub fn from_storage(storage: Storage, encoding: Encoding, rows: usize, k: usize) -> Result<Packed> {
+    /// If `k` is not a whole number of blocks, `storage` does not hold `rows` rows, or such rows are not interleaved.
+    pub fn from_storage(
+        storage: Storage,
+        encoding: Encoding,
+        [rows, k]: [usize; 2],
+        interleaved: bool,
+    ) -> Result<Packed> {
+        if interleaved && !encoding.can_interleave(rows) {
+            return Err(Error::mistake(format!("{rows} rows in {} cannot be interleaved", encoding.name())));
+        }
         let row_bytes = check_size(storage.bytes(), encoding, rows, k)?;
         let device = storage.device().clone();
         let weight = match encoding.float_dtype() {
@@ -78,7 +88,7 @@ impl Packed {
             1 => Tensor::from_slice_on(&device, &values, [values.len()]),
             _ => Tensor::from_slice_on(&device, &values, [values.len() / width, width]),
         });
-        Ok(Packed { weight, codebook, encoding, rows, k })
+        Ok(Packed { weight, codebook, encoding, rows, k, interleaved })
     }
 
     /// Returns the encoding of the rows.
@@ -91,6 +101,10 @@ impl Packed {
         self.rows
     }
 
+    fn layout(&self) -> Layout {
+        Layout(self.encoding, self.k, self.interleaved)
+    }
+
     /// Returns the number of elements per row.
     pub fn k(&self) -> usize {
         self.k
@@ -101,7 +115,7 @@ impl Packed {
     /// A device may round activations to bytes with a scale for 32 of them, see [`QuantizedMatmul`], unless the math mode is exact.
     #[track_caller]
     pub fn matmul(&self, x: &Tensor) -> Tensor {
-        let (name, layout) = ("quantized_matmul", Layout(self.encoding, self.k));
+        let (name, layout) = ("quantized_matmul", self.layout());
         let [product] = match &self.codebook {
             None => {
                 let body: fn([&Tensor; 2], &Layout) -> [Tensor; 1] =
@@ -133,7 +147,7 @@ impl Packed {
                 self.rows
             )));
         }
-        let of = ExpertLayout { layout: Layout(self.encoding, self.k), experts, rows: self.rows / experts };
+        let of = ExpertLayout { layout: self.layout(), experts, rows: self.rows / experts };
         let name = "expert_matmul";
         let [product] = match &self.codebook {
             None => {
@@ -156,19 +170,16 @@ impl Packed {
     /// Returns decoded rows by index: indices i32 `[n]`, result f32 `[n, k]`.
     #[track_caller]
     pub fn index_select(&self, ids: &Tensor) -> Tensor {
-        let (name, layout) = ("quantized_rows", Layout(self.encoding, self.k));
+        let (name, layout) = ("quantized_rows", self.layout());
         match &self.codebook {
-            None => Tensor::call(name, [&self.weight, ids], layout, |[weight, ids], Layout(encoding, k)| {
-                unpack(&weight.index_select(0, ids), None, *encoding, *k)
+            None => Tensor::call(name, [&self.weight, ids], layout, |[weight, ids], layout| {
+                unpack(&stored(weight, *layout).index_select(0, ids), None, layout.0, layout.1)
             }),
-            Some(codebook) => Tensor::call(
-                name,
-                [&self.weight, ids, codebook],
-                layout,
-                |[weight, ids, codebook], Layout(encoding, k)| {
-                    unpack(&weight.index_select(0, ids), Some(codebook), *encoding, *k)
-                },
-            ),
+            Some(codebook) => {
+                Tensor::call(name, [&self.weight, ids, codebook], layout, |[weight, ids, codebook], layout| {
+                    unpack(&stored(weight, *layout).index_select(0, ids), Some(codebook), layout.0, layout.1)
+                })
+            }
         }
     }
 
@@ -187,43 +198,76 @@ fn check_size(bytes: u64, encoding: Encoding, rows: usize, k: usize) -> Result<u
     })
 }
 
+/// Returns rows as a file stores them, u8 `[rows, row bytes]`.
+fn stored(weight: &Tensor, Layout(encoding, k, interleaved): Layout) -> Tensor {
+    let Some((half, words)) = encoding.interleaved_parts().filter(|_| interleaved) else { return weight.clone() };
+    let (rows, bytes) = (INTERLEAVED_ROWS, encoding.block_bytes());
+    let blocks = k / encoding.block_elems();
+    let groups = weight.reshape([-1, blocks as isize, (rows * bytes) as isize]);
+    // Pieces of a row's block, each with its first byte in the stored block.
+    let mut pieces: Vec<(usize, Tensor)> = Vec::new();
+    let mut at = 0;
+    let mut piece = |first: usize, length: usize, unit: usize| {
+        let part = groups.narrow(-1, at, rows * length).unflatten(-1, &[length / unit, rows, unit]);
+        at += rows * length;
+        pieces.push((first, part.permute(&[0, 3, 1, 2, 4]).flatten(-2, -1)));
+    };
+    if let Some(half) = half {
+        piece(half, 2, 2);
+    }
+    words.iter().for_each(|[first, length]| piece(*first, *length, 4));
+    pieces.sort_by_key(|(first, _)| *first);
+    let pieces = pieces.into_iter().map(|(_, piece)| piece);
+    Tensor::concat(pieces, -1).reshape([-1, (blocks * bytes) as isize])
+}
+
 /// Returns the product with decoded rows.
-fn product(x: &Tensor, weight: &Tensor, codebook: Option<&Tensor>, Layout(encoding, k): &Layout) -> Tensor {
-    let product = x.cast(DType::F32).matmul(&unpack(weight, codebook, *encoding, *k).t());
+fn product(x: &Tensor, weight: &Tensor, codebook: Option<&Tensor>, layout: &Layout) -> Tensor {
+    let weight = unpack(&stored(weight, *layout), codebook, layout.0, layout.1);
+    let product = x.cast(DType::F32).matmul(&weight.t());
     product.cast(x.dtype())
 }
 
 /// Returns the routine that multiplies activations with packed rows.
-fn routine(x: &Tensor, weight: &Tensor, Layout(encoding, k): &Layout) -> Option<Routine> {
+fn routine(x: &Tensor, weight: &Tensor, Layout(encoding, k, interleaved): &Layout) -> Option<Routine> {
     let (x_shape, weight_shape) = (x.shape().ok()?, weight.shape().ok()?);
     let m = x_shape.dims().split_last()?.1.iter().product();
     let n = *weight_shape.dims().first()?;
     let dtype = x.dtype();
     let taken = matches!(dtype, DType::F32 | DType::F16 | DType::BF16);
-    taken.then_some(Routine::QuantizedMatmul(QuantizedMatmul { dtype, encoding: *encoding, m, n, k: *k }))
+    let of = QuantizedMatmul { dtype, encoding: *encoding, m, n, k: *k, interleaved: *interleaved };
+    taken.then_some(Routine::QuantizedMatmul(of))
 }
 
 /// Returns the products with decoded matrices, one for each row and expert.
 fn expert_product(x: &Tensor, weight: &Tensor, ids: &Tensor, codebook: Option<&Tensor>, of: &ExpertLayout) -> Tensor {
-    let ExpertLayout { layout: Layout(encoding, k), rows, .. } = *of;
+    let ExpertLayout { layout, rows, .. } = *of;
     let chosen = ids.unsqueeze(-1) * rows as f64 + Tensor::arange(rows);
     let used = match ids.shape() {
         Ok(shape) => shape.dims().last().copied().unwrap_or(0),
         Err(error) => return Tensor::from_mistake(error),
     };
-    let matrices = unpack(&weight.index_select(0, &chosen.flatten(0, -1)), codebook, encoding, k);
-    let matrices = matrices.reshape([-1, used as isize, rows as isize, k as isize]);
+    let chosen = stored(weight, layout).index_select(0, &chosen.flatten(0, -1));
+    let matrices = unpack(&chosen, codebook, layout.0, layout.1);
+    let matrices = matrices.reshape([-1, used as isize, rows as isize, layout.1 as isize]);
     matrices.matmul(&x.cast(DType::F32).unsqueeze(-1)).squeeze(-1).cast(x.dtype())
 }
 
 /// Returns the routine that multiplies activations with the matrices of chosen experts.
 fn expert_routine(x: &Tensor, ids: &Tensor, of: &ExpertLayout) -> Option<Routine> {
-    let ExpertLayout { layout: Layout(encoding, k), experts, rows } = *of;
+    let ExpertLayout { layout: Layout(encoding, k, interleaved), experts, rows } = *of;
     let (x_shape, ids_shape) = (x.shape().ok()?, ids.shape().ok()?);
     let (&[m, slots, _], &[_, used]) = (x_shape.dims(), ids_shape.dims()) else { return None };
     let dtype = x.dtype();
-    let taken = matches!(dtype, DType::F32 | DType::F16 | DType::BF16) && ids.dtype() == DType::I32;
+    let taken = matches!(dtype, DType::F32 | DType::F16 | DType::BF16) && ids.dtype() == DType::I32 && !interleaved;
     taken.then_some(Routine::ExpertMatmul(ExpertMatmul { dtype, encoding, m, slots, used, experts, n: rows, k }))
+}
+
+/// Returns true if the device multiplies with interleaved rows as fast as with stored ones or faster.
+pub(crate) fn prefers_interleaved(device: &Device) -> bool {
+    let (dtype, encoding) = (DType::F32, Encoding::Q4_0);
+    let of = QuantizedMatmul { dtype, encoding, m: 1, n: INTERLEAVED_ROWS, k: 32, interleaved: true };
+    device.math_mode() != MathMode::Exact && device.supports_routine(&Routine::QuantizedMatmul(of))
 }
 
 /// Returns true if the device multiplies the rows of an expert at once, so that the memory of a step does not grow with its matrices.

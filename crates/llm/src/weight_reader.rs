@@ -2,23 +2,29 @@
 //!
 //! Fused tensors are split, the matrices of experts are concatenated, and transposed matrices are transposed back, so that the layout does
 //! not depend on the file format. A device that can use host memory in place uses the bytes of the mapped file, unless they are rearranged
-//! or not aligned to elements; other devices receive a copy. This module does not depend on the purpose of the tensors.
+//! or not aligned to elements; other devices receive a copy. The rows of matrices that are multiplied are interleaved for a device that
+//! multiplies them faster then, if the model fits its memory. This module does not depend on the purpose of the tensors.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use panoply_ir::Encoding;
+use panoply_ir::{Encoding, INTERLEAVED_ROWS};
 use panoply_tensor::{Device, Error, HostBytes, Result, Storage, Tensor};
 
 use crate::architectures::Names;
-use crate::packed::Packed;
+use crate::packed::{Packed, prefers_interleaved};
 
 /// Minimum number of bytes of a memory page.
 const PAGE: usize = 4096;
 /// Number of bytes that are read between two progress reports.
 const PRELOADED: usize = 16 << 20;
+/// Number of bytes that a thread interleaves at once: they stay in a second-level cache.
+const INTERLEAVED: usize = 256 << 10;
+/// Number of bytes of interleaved matrices that are allocated at once: they share huge pages.
+const ARENA: u64 = 128 << 20;
 
 /// File or folder of tensors.
 pub trait TensorFile {
@@ -101,6 +107,10 @@ pub(crate) struct WeightReader<'a> {
     in_place: Vec<Option<Storage>>,
     /// True if the pages of mapped files are read in advance, since all fit into memory.
     is_preloaded: bool,
+    /// True if rows that are multiplied are interleaved.
+    interleaves: bool,
+    /// Memory of interleaved matrices that is not used yet.
+    arena: RefCell<Option<Storage>>,
     progress: RefCell<Progress<'a>>,
 }
 
@@ -121,6 +131,8 @@ impl<'a> WeightReader<'a> {
         let device = Device::current()?;
         let all = stored_bytes(file);
         let free = device.memory().free.unwrap_or(u64::MAX);
+        let is_preloaded = all <= free / 10 * 7;
+        let interleaves = is_preloaded && prefers_interleaved(&device);
         let in_place = file.files().iter().map(|bytes| device.adopt(bytes)).collect::<Result<_>>()?;
         Ok(WeightReader {
             file,
@@ -128,7 +140,9 @@ impl<'a> WeightReader<'a> {
             read: RefCell::default(),
             device,
             in_place,
-            is_preloaded: all <= free / 10 * 7,
+            is_preloaded,
+            interleaves,
+            arena: RefCell::default(),
             progress: RefCell::new(Progress { done: 0, all, report }),
         })
     }
@@ -177,6 +191,61 @@ impl<'a> WeightReader<'a> {
         }
     }
 
+    /// Returns memory for an interleaved matrix.
+    fn allocate(&self, bytes: u64) -> Result<Storage> {
+        let mut arena = self.arena.borrow_mut();
+        let free = match arena.take().filter(|free| free.bytes() >= bytes) {
+            Some(free) => free,
+            None => {
+                let Progress { done, all, .. } = *self.progress.borrow();
+                self.device.allocate(ARENA.min(all.saturating_sub(done)).max(bytes))?
+            }
+        };
+        // The next matrix begins at a line.
+        let end = bytes.next_multiple_of(64).min(free.bytes());
+        *arena = Some(free.slice(end..free.bytes())?);
+        free.slice(0..bytes)
+    }
+
+    /// Returns a matrix as an operand of products.
+    fn multiplied(&self, rows: &Rows) -> Result<Packed> {
+        if !self.interleaves || !rows.encoding.can_interleave(rows.rows) {
+            return self.packed(rows);
+        }
+        let (encoding, bytes) = (rows.encoding, self.slice(&rows.bytes));
+        let row_bytes = bytes.len() / rows.rows;
+        let group = row_bytes * INTERLEAVED_ROWS;
+        let storage = self.allocate(bytes.len() as u64)?;
+        let parts: Vec<(usize, &[u8])> = {
+            let size = (INTERLEAVED / group).max(1) * group;
+            bytes.chunks(size).enumerate().map(|(n, part)| (n * size, part)).collect()
+        };
+        let next = AtomicUsize::new(0);
+        let interleave = || -> Result<()> {
+            let mut interleaved = Vec::new();
+            while let Some((start, part)) = parts.get(next.fetch_add(1, Ordering::Relaxed)) {
+                interleaved.resize(part.len(), 0);
+                encoding.interleave(part, row_bytes, &mut interleaved);
+                storage.slice(*start as u64..(start + part.len()) as u64)?.write_bytes(&interleaved)?;
+            }
+            Ok(())
+        };
+        std::thread::scope(|scope| {
+            let count = std::thread::available_parallelism().map_or(1, usize::from).min(parts.len());
+            let threads: Vec<_> = (1..count).map(|_| scope.spawn(interleave)).collect();
+            let first = interleave();
+            threads
+                .into_iter()
+                .map(|thread| thread.join().expect("interleaving does not panic"))
+                .fold(first, Result::and)
+        })?;
+        if let Bytes::Stored(file, range) = &rows.bytes {
+            self.file.files()[*file].release(range.clone());
+        }
+        self.count(bytes.len());
+        Packed::from_storage(storage, encoding, [rows.rows, rows.k], true)
+    }
+
     fn packed(&self, rows: &Rows) -> Result<Packed> {
         let align = rows.encoding.float_dtype().map_or(1, |dtype| dtype.bytes());
         let storage = match &rows.bytes {
@@ -198,7 +267,7 @@ impl<'a> WeightReader<'a> {
                 storage
             }
         };
-        Packed::from_storage(storage, rows.encoding, rows.rows, rows.k)
+        Packed::from_storage(storage, rows.encoding, [rows.rows, rows.k], false)
     }
 
     fn count(&self, bytes: usize) {
@@ -215,6 +284,11 @@ impl<'a> WeightReader<'a> {
             }
             self.count(part.len());
         }
+    }
+
+    /// Returns a matrix without transposing it, as an operand of products.
+    pub fn multiplied_matrix(&self, name: &str, shape: [usize; 2]) -> Result<Packed> {
+        self.multiplied(&self.rows(name, ".weight", shape)?)
     }
 
     /// Returns a matrix without transposing it.
@@ -264,7 +338,7 @@ impl<'a> WeightReader<'a> {
 
     /// Returns a linear layer of `[outputs, inputs]`.
     pub fn linear(&self, name: &str, shape: [usize; 2], has_bias: bool) -> Result<Linear> {
-        let weight = self.packed(&self.layer_rows(name, shape)?)?;
+        let weight = self.multiplied(&self.layer_rows(name, shape)?)?;
         let bias = has_bias.then(|| self.vector(name, ".bias", shape[0], 0.0)).transpose()?;
         Ok(Linear { weight, bias })
     }
@@ -284,7 +358,7 @@ impl<'a> WeightReader<'a> {
                 Bytes::Stored(file, all) => Bytes::Stored(*file, all.start + part.start..all.start + part.end),
                 Bytes::Own(bytes) => Bytes::Own(bytes[part].to_vec()),
             };
-            let weight = self.packed(&Rows { bytes, encoding: rows.encoding, rows: count, k: inputs })?;
+            let weight = self.multiplied(&Rows { bytes, encoding: rows.encoding, rows: count, k: inputs })?;
             let bias = bias.as_ref().map(|bias| Tensor::from_slice(&bias[range.clone()], [count]));
             bias.iter().try_for_each(Tensor::check)?;
             Ok(Linear { weight, bias })

@@ -1,11 +1,13 @@
 //! Speed of products with packed weights on the matrices of a LLaMA of 1.1 billion weights: bytes of weights a second for one column,
 //! operations a second for many, and the bytes a second that a loop over the same memory reads. Encodings take turns; medians.
 //!
-//!     cargo run --release -p panoply-cpu --example quantized_matmul_speed [threads] [rounds] [columns] [encodings, as Q4_0,Q8_0]
+//!     cargo run --release -p panoply-routines --example quantized_matmul_speed [threads] [rounds] [columns] [encodings, as Q4_0,Q8_0]
+//!         [instruction set] [stored]
 
 use std::hint::black_box;
 use std::time::Instant;
 
+use panoply_host::huge_pages::Pages;
 use panoply_host::isa::Isa;
 use panoply_host::pool::Pool;
 use panoply_ir::routine::{QuantizedMatmul, Routine};
@@ -19,10 +21,19 @@ const SHAPES: [[usize; 2]; 7] =
     [[2048, 2048], [256, 2048], [256, 2048], [2048, 2048], [5632, 2048], [5632, 2048], [2048, 5632]];
 
 /// Whole blocks of the model that fit the memory, one product after another; seconds and bytes of weights.
-fn pass(pool: &Pool, isa: Isa, encoding: Encoding, m: usize, most: usize, memory: &mut [u64]) -> (f64, usize) {
+fn pass(
+    pool: &Pool,
+    isa: Isa,
+    encoding: Encoding,
+    interleaved: bool,
+    m: usize,
+    most: usize,
+    memory: &mut [u64],
+) -> (f64, usize) {
     let mut x: Vec<f32> = (0..m * 5632).map(|i| (i * 7919 % 1009) as f32 / 500.0 - 1.0).collect();
     let mut output = vec![0.0f32; m * 5632];
-    let of = |[n, k]: [usize; 2]| QuantizedMatmul { dtype: DType::F32, encoding, m, n, k };
+    let interleaved = interleaved && encoding.can_interleave(16);
+    let of = |[n, k]: [usize; 2]| QuantizedMatmul { dtype: DType::F32, encoding, m, n, k, interleaved };
     let bytes = |of: &QuantizedMatmul| of.n * of.row_bytes().expect("whole blocks");
     let block: usize = SHAPES.iter().map(|shape| bytes(&of(*shape))).sum();
     let start = memory.as_mut_ptr().cast::<u8>();
@@ -67,6 +78,7 @@ fn main() {
         .nth(5)
         .and_then(|name| Isa::ALL.into_iter().find(|isa| isa.name() == name))
         .unwrap_or(Isa::best());
+    let interleaved = std::env::args().nth(6).is_none_or(|how| how != "stored");
     let wanted =
         |encoding: &Encoding| words.get(3).is_none_or(|names| names.split(',').any(|name| name == encoding.name()));
     let encodings: Vec<Encoding> = Encoding::ALL.into_iter().filter(wanted).collect();
@@ -74,18 +86,21 @@ fn main() {
     let word = |i: u64| {
         (i.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29) ^ i << 7) & 0xbfff_bfff_bfff_bfff | 0x2000_2000_2000_2000
     };
-    let mut memory: Vec<u64> = (0..BYTES as u64 / 8).map(word).collect();
+    let pages = Pages::huge(BYTES).expect("huge pages can be mapped");
+    // SAFETY: the pages are as long, zeroed, and used by nothing else.
+    let memory = unsafe { std::slice::from_raw_parts_mut(pages.start.as_ptr().cast::<u64>(), BYTES / 8) };
+    memory.iter_mut().zip(0..).for_each(|(to, i)| *to = word(i));
     let mut speeds = vec![[Vec::new(), Vec::new()]; encodings.len()];
     let mut reads = Vec::new();
     for _ in 0..rounds {
-        reads.push(BYTES as f64 / read(&pool, &memory) / 1e9);
+        reads.push(BYTES as f64 / read(&pool, memory) / 1e9);
         for (encoding, [decode, prefill]) in encodings.iter().zip(&mut speeds) {
-            let (seconds, bytes) = pass(&pool, isa, *encoding, 1, BYTES, &mut memory);
+            let (seconds, bytes) = pass(&pool, isa, *encoding, interleaved, 1, BYTES, memory);
             decode.push(bytes as f64 / seconds / 1e9);
             if columns > 0 {
                 let elems = SHAPES.iter().map(|[n, k]| n * k).sum::<usize>();
                 let most = elems / encoding.block_elems() * encoding.block_bytes();
-                let (seconds, _) = pass(&pool, isa, *encoding, columns, most, &mut memory);
+                let (seconds, _) = pass(&pool, isa, *encoding, interleaved, columns, most, memory);
                 prefill.push(2.0 * elems as f64 * columns as f64 / seconds / 1e9);
             }
         }

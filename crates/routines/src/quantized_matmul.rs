@@ -4,8 +4,8 @@
 //! f32 activations; so are weights in encodings without an integer product, whose rows are decoded to f32 first. Threads divide the rows of
 //! the matrix, never k. A result depends neither on the other columns nor on the number of threads.
 //!
-//! Weights are not rearranged in memory: transposing 16 rows takes about a third of the instructions of a column, which run while the memory
-//! is waited for (figures: `docs/measured/quantized-matmul-cpu.md`).
+//! Rows of integers are interleaved in groups of 16, or transposed as they come from memory (figures:
+//! `docs/measured/quantized-matmul-cpu.md`).
 
 mod activations;
 pub mod experts;
@@ -105,7 +105,7 @@ impl Source {
 }
 
 unsafe fn integers<F: Format>(pool: &Pool, isa: Isa, of: &QuantizedMatmul, [x, weight, out]: [*mut u8; 3]) {
-    let QuantizedMatmul { dtype, m, n, k, .. } = *of;
+    let QuantizedMatmul { dtype, m, n, k, interleaved, .. } = *of;
     let mut scratch = pool.scratch().take::<i32>(Bytes::words(m, k, F::SUB));
     let bytes = Bytes::new(scratch.start().cast(), m, k);
     let source = Source { x, dtype, k };
@@ -115,7 +115,7 @@ unsafe fn integers<F: Format>(pool: &Pool, isa: Isa, of: &QuantizedMatmul, [x, w
         unsafe { lanes::run(isa, task) };
     });
     let stride = k / F::ELEMS * F::BYTES;
-    let product = integer::IntegerProduct { weight, stride, n, m, x: bytes, out, dtype };
+    let product = integer::IntegerProduct { weight, stride, n, m, x: bytes, out, dtype, interleaved };
     let rows = part_rows(pool, n, integer::ROWS);
     in_numbers(pool, n.div_ceil(rows), work(of), |number| {
         let task = Rows {

@@ -53,7 +53,8 @@ pub fn run(arguments: &BenchLlmCommand) -> Result<ExitCode> {
     let BenchLlmCommand { prefill, decode, repeats, .. } = *arguments;
     let context = prefill.checked_add(decode).filter(|_| prefill > 0 && decode > 0 && repeats > 0);
     let context = context.filter(|_| arguments.streams != Some(0));
-    let context = context.ok_or_else(|| Error::mistake("--prefill, --decode, --repeats and --streams must be at least 1"))?;
+    let context =
+        context.ok_or_else(|| Error::mistake("--prefill, --decode, --repeats and --streams must be at least 1"))?;
     arguments.threads.apply()?;
     let choice = arguments.device.select()?;
     let device = choice.device();

@@ -84,7 +84,13 @@ fn bench_llm_reports_rates_and_threads() {
         (&document["threads"], &document["prefill_tokens"], &document["decode_tokens"]),
         (&1.into(), &20.into(), &4.into())
     );
-    for rate in ["prefill_tokens_per_second", "decode_tokens_per_second", "fraction_of_bandwidth", "load_seconds", "streams_tokens_per_second"] {
+    for rate in [
+        "prefill_tokens_per_second",
+        "decode_tokens_per_second",
+        "fraction_of_bandwidth",
+        "load_seconds",
+        "streams_tokens_per_second",
+    ] {
         assert!(document[rate].as_f64().unwrap() > 0.0, "{rate}: {document}");
     }
     let output = panoply(&["bench", "llm", &model]);

@@ -4,7 +4,6 @@ mod checked;
 mod epilogues;
 mod float_to_integer;
 mod half;
-mod huge_pages;
 mod memory;
 mod ops;
 mod quotient;

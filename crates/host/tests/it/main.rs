@@ -2,6 +2,7 @@
 
 mod half;
 mod host_info;
+mod huge_pages;
 mod pool;
 mod scratch;
 mod ulp;

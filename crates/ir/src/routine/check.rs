@@ -9,6 +9,7 @@ use super::{
 };
 use crate::dtype::DType;
 use crate::error::{Error, Result};
+use crate::quant::INTERLEAVED_ROWS;
 
 /// Maximum of strides, dilations and paddings, so that addresses computed from two of them stay within 64 bits.
 const MAX_STEP: usize = i32::MAX as usize;
@@ -209,12 +210,18 @@ fn expert_matmul(of: &ExpertMatmul) -> Result<(), String> {
 }
 
 fn quantized_matmul(of: &QuantizedMatmul) -> Result<(), String> {
-    let QuantizedMatmul { dtype, encoding, k, .. } = *of;
+    let QuantizedMatmul { dtype, encoding, n, k, interleaved, .. } = *of;
     rule(matches!(dtype, DType::F32 | DType::F16 | DType::BF16), || {
         format!("dtype is {dtype}; it is f32, f16 or bf16")
     })?;
     rule(k.is_multiple_of(encoding.block_elems()), || {
         format!("k is {k}; it is a multiple of {}, the block of {}", encoding.block_elems(), encoding.name())
+    })?;
+    rule(!interleaved || encoding.can_interleave(n), || {
+        format!(
+            "{n} rows of {} are interleaved; only whole groups of {INTERLEAVED_ROWS} rows of some encodings are",
+            encoding.name()
+        )
     })
 }
 

@@ -35,7 +35,7 @@ impl ExpertMatmul {
     /// Returns the product of `m` rows with the matrix of one expert.
     pub fn of_one(&self, m: usize) -> QuantizedMatmul {
         let ExpertMatmul { dtype, encoding, n, k, .. } = *self;
-        QuantizedMatmul { dtype, encoding, m, n, k }
+        QuantizedMatmul { dtype, encoding, m, n, k, interleaved: false }
     }
 
     pub(super) fn operand(&self, at: usize) -> Option<Operand> {

@@ -24,6 +24,8 @@ pub struct QuantizedMatmul {
     pub n: usize,
     /// Elements of a row: a whole number of blocks.
     pub k: usize,
+    /// True if the rows of the matrix are interleaved by [`Encoding::interleave`].
+    pub interleaved: bool,
 }
 
 impl QuantizedMatmul {
@@ -54,7 +56,8 @@ impl QuantizedMatmul {
 
 impl fmt::Display for QuantizedMatmul {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let QuantizedMatmul { dtype, encoding, m, n, k } = self;
-        write!(f, "{dtype} {m}×{k} with {} {n}×{k}", encoding.name())
+        let QuantizedMatmul { dtype, encoding, m, n, k, interleaved } = self;
+        let how = if *interleaved { " interleaved" } else { "" };
+        write!(f, "{dtype} {m}×{k} with {}{how} {n}×{k}", encoding.name())
     }
 }

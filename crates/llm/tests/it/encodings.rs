@@ -87,6 +87,38 @@ fn unpacked_tensors_and_rows_equal_gguf_on_every_device() {
 }
 
 #[test]
+fn interleaved_rows_decode_and_multiply_as_stored_ones() {
+    let mut encodings = 0;
+    for (encoding, _, bytes, _) in cases().into_iter().filter(|(encoding, ..)| encoding.can_interleave(16)) {
+        encodings += 1;
+        let (rows, k) = (16, encoding.block_elems() * 2);
+        let row_bytes = encoding.row_bytes(k).unwrap();
+        let bytes: Vec<u8> = bytes.into_iter().cycle().take(rows * row_bytes).collect();
+        let mut interleaved = vec![0; bytes.len()];
+        encoding.interleave(&bytes, row_bytes, &mut interleaved);
+        for device in devices() {
+            device.scope(|| {
+                let stored = Packed::new(&bytes, encoding, rows, k).unwrap();
+                let storage = device.upload(&interleaved).unwrap();
+                let packed = Packed::from_storage(storage, encoding, [rows, k], true).unwrap();
+                let what = format!("{} on {device}", encoding.name());
+                let values = |tensor: Tensor| bits(&tensor.to_vec::<f32>().unwrap());
+                assert_eq!(values(packed.unpack()), values(stored.unpack()), "{what}");
+                let ids = Tensor::from_slice(&[15i32, 0, 7], [3]);
+                assert_eq!(values(packed.index_select(&ids)), values(stored.index_select(&ids)), "{what}");
+                let x: Vec<f32> = (0..3 * k).map(|n| ((n * 37 % 101) as f32 - 50.0) / 50.0).collect();
+                let x = Tensor::from_slice(&x, [3, k]);
+                assert_eq!(values(packed.matmul(&x)), values(stored.matmul(&x)), "{what}");
+            });
+        }
+    }
+    assert_eq!(encodings, 10);
+    let storage = Device::get("cpu").unwrap().upload(&[0; 18]).unwrap();
+    let error = Packed::from_storage(storage, Encoding::Q4_0, [1, 32], true).unwrap_err();
+    assert_eq!(error.message(), "1 rows in Q4_0 cannot be interleaved");
+}
+
+#[test]
 fn products_equal_sums_in_f64() {
     let device = Device::get("cpu").unwrap();
     device.scope(|| {

@@ -139,7 +139,9 @@ impl Product {
             let mut row = first;
             while row < end {
                 row += match end - row {
-                    4.. => self.dots::<L, F, 4>(row),
+                    // One row after another is read at the rate of the memory, which four rows at once do not reach. Narrower registers
+                    // would wait for the sum of a single row.
+                    4.. if L::COUNT < 16 => self.dots::<L, F, 4>(row),
                     _ => self.dots::<L, F, 1>(row),
                 };
             }

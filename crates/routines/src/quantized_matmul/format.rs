@@ -5,7 +5,7 @@
 //!
 //! Source of the layouts: `panoply_ir::quant`, whose decoders are the oracle.
 
-use super::lanes::Lanes;
+use super::lanes::{Lanes, STRIDE};
 
 /// An encoding with integer weights.
 pub trait Format: Copy + Send + Sync + 'static {
@@ -28,11 +28,17 @@ pub trait Format: Copy + Send + Sync + 'static {
     /// True if unsigned weights may be above 127.
     const WIDE: bool = false;
 
-    /// Scales of the whole block, from its words and, behind them, its f16.
+    /// Word of the interleaved form that holds word `n` of the block; four that follow each other stay together.
+    #[inline(always)]
+    fn place(n: usize) -> usize {
+        n
+    }
+
+    /// Scales of the whole block, from its words, [`STRIDE`] apart, and its f16.
     ///
     /// # Safety
-    /// The machine has the instructions; the words of a block of all rows are valid for reads.
-    unsafe fn head<L: Lanes>(words: *const u32) -> Head<L>;
+    /// The machine has the instructions; the words and f16 of a block of all rows are valid for reads.
+    unsafe fn head<L: Lanes>(words: *const u32, halves: *const u16) -> Head<L>;
 
     /// Elements `32 j ..` of the block.
     ///
@@ -73,14 +79,7 @@ impl<L: Lanes> Part<L> {
 #[inline(always)]
 unsafe fn word<L: Lanes>(words: *const u32, n: usize) -> L {
     // SAFETY: the caller's promise.
-    unsafe { L::load(words.add(n * L::COUNT)) }
-}
-
-/// The f16 behind the words.
-#[inline(always)]
-unsafe fn half<L: Lanes>(words: *const u32, count: usize) -> L::Float {
-    // SAFETY: the caller's promise.
-    unsafe { word::<L>(words, count).low_half() }
+    unsafe { L::load(words.add(n * STRIDE)) }
 }
 
 /// Two f16 of one word, the second times -1 if minimums are subtracted.
@@ -152,7 +151,7 @@ unsafe fn joined<L: Lanes>(mut low: [L; 8], high: [L; 8], shift: u32) -> [L; 8] 
 
 macro_rules! legacy {
     ($(#[$doc:meta])* $name:ident, bytes: $bytes:literal, words: $words:literal, {$($item:item)*},
-     |$w:ident| $head:expr, |$v:ident| $q:expr) => {
+     |$w:ident, $h:ident| $head:expr, |$v:ident| $q:expr) => {
         $(#[$doc])*
         #[derive(Clone, Copy)]
         pub struct $name;
@@ -164,7 +163,7 @@ macro_rules! legacy {
             $($item)*
 
             #[inline(always)]
-            unsafe fn head<L: Lanes>($w: *const u32) -> Head<L> {
+            unsafe fn head<L: Lanes>($w: *const u32, $h: *const u16) -> Head<L> {
                 // SAFETY: the caller's promise.
                 unsafe { head($head) }
             }
@@ -182,23 +181,23 @@ legacy!(
     /// Nibbles less 8.
     Q4_0, bytes: 18, words: 4,
     { const BASE: usize = 2; const HALF: Option<usize> = Some(0); const OFFSET: i32 = 8; },
-    |w| [half::<L>(w, 4); 2], |w| nibbles(w, 0)
+    |_w, h| [L::halves(h); 2], |w| nibbles(w, 0)
 );
 legacy!(
     /// Nibbles and a minimum.
     Q4_1, bytes: 20, words: 5, { const MIN: bool = true; },
-    |w| two_halves(word::<L>(w, 0), 1.0), |w| nibbles(w, 1)
+    |w, _h| two_halves(word::<L>(w, 0), 1.0), |w| nibbles(w, 1)
 );
 legacy!(
     /// Five bits less 16.
     Q5_0, bytes: 22, words: 5,
     { const BASE: usize = 2; const HALF: Option<usize> = Some(0); const OFFSET: i32 = 16; },
-    |w| [half::<L>(w, 5); 2], |w| with_fifth(nibbles(w, 1), word::<L>(w, 0))
+    |_w, h| [L::halves(h); 2], |w| with_fifth(nibbles(w, 1), word::<L>(w, 0))
 );
 legacy!(
     /// Five bits and a minimum.
     Q5_1, bytes: 24, words: 6, { const MIN: bool = true; },
-    |w| two_halves(word::<L>(w, 0), 1.0), |w| with_fifth(nibbles(w, 2), word::<L>(w, 1))
+    |w, _h| two_halves(word::<L>(w, 0), 1.0), |w| with_fifth(nibbles(w, 2), word::<L>(w, 1))
 );
 
 /// Bytes with a sign.
@@ -215,9 +214,9 @@ impl Format for Q8_0 {
     const WIDE: bool = true;
 
     #[inline(always)]
-    unsafe fn head<L: Lanes>(words: *const u32) -> Head<L> {
+    unsafe fn head<L: Lanes>(_: *const u32, halves: *const u16) -> Head<L> {
         // SAFETY: the caller's promise.
-        unsafe { head([half::<L>(words, 8); 2]) }
+        unsafe { head([L::halves(halves); 2]) }
     }
 
     #[inline(always)]
@@ -245,7 +244,7 @@ impl Format for Q2K {
     const SUB: usize = 16;
 
     #[inline(always)]
-    unsafe fn head<L: Lanes>(words: *const u32) -> Head<L> {
+    unsafe fn head<L: Lanes>(words: *const u32, _: *const u16) -> Head<L> {
         // SAFETY: the caller's promise.
         unsafe { head(two_halves(word::<L>(words, 20), -1.0)) }
     }
@@ -280,9 +279,9 @@ impl Format for Q3K {
     const SUB: usize = 16;
 
     #[inline(always)]
-    unsafe fn head<L: Lanes>(words: *const u32) -> Head<L> {
+    unsafe fn head<L: Lanes>(_: *const u32, halves: *const u16) -> Head<L> {
         // SAFETY: the caller's promise.
-        unsafe { head([half::<L>(words, 27); 2]) }
+        unsafe { head([L::halves(halves); 2]) }
     }
 
     #[inline(always)]
@@ -343,7 +342,7 @@ impl Format for Q4K {
     const MIN: bool = true;
 
     #[inline(always)]
-    unsafe fn head<L: Lanes>(words: *const u32) -> Head<L> {
+    unsafe fn head<L: Lanes>(words: *const u32, _: *const u16) -> Head<L> {
         // SAFETY: the caller's promise.
         unsafe { head_of_six_bits(words) }
     }
@@ -370,7 +369,7 @@ impl Format for Q5K {
     const MIN: bool = true;
 
     #[inline(always)]
-    unsafe fn head<L: Lanes>(words: *const u32) -> Head<L> {
+    unsafe fn head<L: Lanes>(words: *const u32, _: *const u16) -> Head<L> {
         // SAFETY: the caller's promise.
         unsafe { head_of_six_bits(words) }
     }
@@ -379,8 +378,9 @@ impl Format for Q5K {
     unsafe fn part<L: Lanes>(head: &Head<L>, words: *const u32, j: usize) -> Part<L> {
         // SAFETY: the caller's promise.
         unsafe {
+            let high = masked(words, 4, j as u32, 0x0101_0101);
             let low = masked(words, 12 + j / 2 * 8, 4 * (j % 2) as u32, 0x0f0f_0f0f);
-            let q = joined(low, masked(words, 4, j as u32, 0x0101_0101), 4);
+            let q = joined(low, high, 4);
             let [scale, min] = six_bits(head, j);
             Part { q, scale: [scale; 2], min: [min; 2] }
         }
@@ -399,10 +399,17 @@ impl Format for Q6K {
     const OFFSET: i32 = 32;
     const SUB: usize = 16;
 
+    /// Scales; for each half low bits, high bits of all, low bits.
     #[inline(always)]
-    unsafe fn head<L: Lanes>(words: *const u32) -> Head<L> {
+    fn place(n: usize) -> usize {
+        const FOURS: [usize; 13] = [1, 2, 5, 6, 7, 8, 11, 12, 3, 4, 9, 10, 0];
+        4 * FOURS[n / 4] + n % 4
+    }
+
+    #[inline(always)]
+    unsafe fn head<L: Lanes>(_: *const u32, halves: *const u16) -> Head<L> {
         // SAFETY: the caller's promise.
-        unsafe { head([half::<L>(words, 52); 2]) }
+        unsafe { head([L::halves(halves); 2]) }
     }
 
     #[inline(always)]
@@ -410,9 +417,10 @@ impl Format for Q6K {
         // SAFETY: the caller's promise.
         unsafe {
             let (of_128, quarter) = (j / 4, j % 4);
-            let low = masked(words, of_128 * 16 + quarter % 2 * 8, 4 * (quarter / 2) as u32, 0x0f0f_0f0f);
-            let high = masked(words, 32 + of_128 * 8, 2 * quarter as u32, 0x0303_0303);
-            let scales = word::<L>(words, 48 + j / 2);
+            let first = Q6K::place(of_128 * 16 + quarter % 2 * 8);
+            let low = masked(words, first, 4 * (quarter / 2) as u32, 0x0f0f_0f0f);
+            let high = masked(words, Q6K::place(32 + of_128 * 8), 2 * quarter as u32, 0x0303_0303);
+            let scales = word::<L>(words, Q6K::place(48) + j / 2);
             let mut scale = [head.scale; 2];
             for (h, scale) in scale.iter_mut().enumerate() {
                 let byte = (2 * (j % 2) + h) as u32;

@@ -9,7 +9,7 @@ use panoply_ir::DType;
 
 use super::activations::{BLOCK, Bytes, write};
 use super::format::{Format, Part};
-use super::lanes::Lanes;
+use super::lanes::{Lanes, STRIDE};
 
 /// Elements of k that are unpacked at once for several columns.
 const CHUNK: usize = 256;
@@ -53,6 +53,8 @@ pub struct IntegerProduct {
     pub out: *mut u8,
     /// Its elements.
     pub dtype: DType,
+    /// True if groups of [`STRIDE`] rows are interleaved.
+    pub interleaved: bool,
 }
 
 // SAFETY: they are only addresses; whoever writes through them answers for the parts being disjoint.
@@ -110,6 +112,29 @@ impl IntegerProduct {
         at.min(self.n.max(L::COUNT) - L::COUNT)
     }
 
+    /// Words and f16 of a block of as many rows as lanes, the first of which is `start`: where they are if rows are interleaved, otherwise
+    /// transposed into `scratch`.
+    #[inline(always)]
+    unsafe fn block<L: Lanes, F: Format>(
+        &self,
+        weight: *const u8,
+        start: usize,
+        block: usize,
+        scratch: *mut u32,
+    ) -> (*const u32, *const u16) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            if self.interleaved {
+                let (group, row) = (start / STRIDE * STRIDE, start % STRIDE);
+                let halves = weight.add(group * self.stride + block * F::BYTES * STRIDE).cast::<u16>();
+                let words = halves.add(if F::HALF.is_some() { STRIDE } else { 0 }).cast::<u32>();
+                return (words.add(row), halves.add(row));
+            }
+            transpose::<L, F>(weight.add(start * self.stride + block * F::BYTES), self.stride, scratch);
+            (scratch, scratch.add(F::WORDS * STRIDE).cast())
+        }
+    }
+
     /// One column.
     #[inline(always)]
     unsafe fn vector<L: Lanes, F: Format>(&self, weight: *const u8, first: usize, end: usize) {
@@ -122,8 +147,8 @@ impl IntegerProduct {
                 let start = self.lane_start::<L>(at);
                 let mut sum = [L::splat_float(0.0)];
                 for block in 0..self.x.k / F::ELEMS {
-                    transpose::<L, F>(weight.add(start * self.stride + block * F::BYTES), self.stride, words);
-                    let head = F::head::<L>(words);
+                    let (words, halves) = self.block::<L, F>(weight, start, block, words);
+                    let head = F::head::<L>(words, halves);
                     each_part!(F, j, {
                         let part = F::part(&head, words, j);
                         self.add::<L, F, 1>(&part, 0, block * parts + j, &mut sum);
@@ -156,8 +181,8 @@ impl IntegerProduct {
                     let to = unpacked.add(group * (CHUNK / BLOCK) * PART_WORDS * L::COUNT);
                     for at in (0..elems).step_by(F::ELEMS) {
                         let block = (chunk + at) / F::ELEMS;
-                        transpose::<L, F>(weight.add(start * self.stride + block * F::BYTES), self.stride, words);
-                        let head = F::head::<L>(words);
+                        let (words, halves) = self.block::<L, F>(weight, start, block, words);
+                        let head = F::head::<L>(words, halves);
                         each_part!(F, j, {
                             let part = F::part(&head, words, j);
                             store::<L, F>(&part, to.add((at / BLOCK + j) * PART_WORDS * L::COUNT));
@@ -279,13 +304,13 @@ unsafe fn transpose<L: Lanes, F: Format>(block: *const u8, stride: usize, to: *m
         for word in (0..F::WORDS).step_by(4) {
             // The last four may be some of those before them once more.
             let word = word.min(F::WORDS - 4);
-            L::transpose(block.add(F::BASE + 4 * word), stride, to.add(word * L::COUNT));
+            L::transpose(block.add(F::BASE + 4 * word), stride, to.add(F::place(word) * STRIDE));
         }
         if let Some(half) = F::HALF {
             // Four bytes that are within the block.
             let word = half.min(F::BYTES - 4);
             let words = L::gather(block.add(word), stride).shr(8 * (half - word) as u32);
-            words.store(to.add(F::WORDS * L::COUNT));
+            words.store_low_halves(to.add(F::WORDS * STRIDE).cast());
         }
     }
 }

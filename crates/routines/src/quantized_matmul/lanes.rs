@@ -12,6 +12,9 @@ use panoply_ir::f16;
 
 use super::activations::{BLOCK, round};
 
+/// Words from one word of a block to its next: that of all rows of an interleaved group lie between them.
+pub const STRIDE: usize = panoply_ir::INTERLEAVED_ROWS;
+
 /// A register of 32-bit words, and one of as many f32.
 ///
 /// The methods are plain instructions: they may only run where [`Machine::run`] has enabled them.
@@ -110,6 +113,12 @@ pub trait Lanes: Copy + 'static {
     /// As for all.
     unsafe fn low_half(self) -> Self::Float;
 
+    /// Writes the lower half of each word.
+    ///
+    /// # Safety
+    /// The pointer is valid for writes of all lanes.
+    unsafe fn store_low_halves(self, to: *mut u16);
+
     /// The f32 of these bits.
     ///
     /// # Safety
@@ -179,7 +188,8 @@ pub trait Lanes: Copy + 'static {
     /// The words are valid for reads, and the last is less than 2 GiB behind the first.
     unsafe fn gather(rows: *const u8, stride: usize) -> Self;
 
-    /// Four words of each row, from 16 bytes of it, as four registers: [`Lanes::COUNT`] rows, `stride` bytes apart.
+    /// Four words of each row, from 16 bytes of it, as four registers, which are written [`STRIDE`] words apart: [`Lanes::COUNT`] rows,
+    /// `stride` bytes apart.
     ///
     /// # Safety
     /// The 16 bytes of all rows are valid for reads, four registers for writes.
@@ -328,6 +338,12 @@ impl Lanes for Words {
     }
 
     #[inline(always)]
+    unsafe fn store_low_halves(self, to: *mut u16) {
+        // SAFETY: the caller's promise.
+        unsafe { to.cast::<[u16; 8]>().write_unaligned(self.0.map(|word| word as u16)) }
+    }
+
+    #[inline(always)]
     unsafe fn as_float(self) -> [f32; 8] {
         self.0.map(f32::from_bits)
     }
@@ -389,7 +405,7 @@ impl Lanes for Words {
             // SAFETY: the caller's promise.
             unsafe {
                 let words = rows.add(row * stride).cast::<[u32; 4]>().read_unaligned();
-                words.iter().enumerate().for_each(|(n, word)| to.add(n * 8 + row).write(word.to_le()));
+                words.iter().enumerate().for_each(|(n, word)| to.add(n * STRIDE + row).write(word.to_le()));
             }
         }
     }

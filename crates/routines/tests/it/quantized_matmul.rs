@@ -154,7 +154,7 @@ fn results_are_within_the_proven_bound() {
             let values = decode(&x, dtype);
             let mut rows = vec![0.0; n * k];
             encoding.decode(&weight, &mut rows);
-            let of = QuantizedMatmul { dtype, encoding, m, n, k };
+            let of = QuantizedMatmul { dtype, encoding, m, n, k, interleaved: false };
             for isa in Isa::available() {
                 let output = decode(&product(of, &x, &weight, isa, 1), dtype);
                 for (at, have) in output.iter().enumerate() {
@@ -187,7 +187,7 @@ fn bits_depend_neither_on_columns_nor_on_threads() {
         let x: Vec<f32> = (0..64 * k).map(|_| numbers.normal()).collect();
         let x = encode(&x, DType::F32);
         for isa in Isa::available() {
-            let of = |m: usize| QuantizedMatmul { dtype: DType::F32, encoding, m, n, k };
+            let of = |m: usize| QuantizedMatmul { dtype: DType::F32, encoding, m, n, k, interleaved: false };
             let alone: Vec<u8> = x.chunks(4 * k).flat_map(|x| product(of(1), x, &weight, isa, 1)).collect();
             for m in [1, 2, 3, 7, 8, 31, 32, 64] {
                 for threads in [1, 2] {
@@ -203,6 +203,39 @@ fn bits_depend_neither_on_columns_nor_on_threads() {
             }
         }
     }
+}
+
+#[test]
+fn interleaved_rows_give_the_bits_of_stored_ones() {
+    let mut numbers = Numbers(0x7a3c_91d5_0b6e_4f21);
+    let mut interleaved_encodings = 0;
+    for (encoding, k) in encodings_and_lengths() {
+        let n = 144;
+        if !encoding.can_interleave(n) {
+            continue;
+        }
+        interleaved_encodings += 1;
+        assert!(!encoding.can_interleave(n + 1));
+        let weight = packed(encoding, n, k, &mut numbers);
+        let mut interleaved = vec![0; weight.len()];
+        encoding.interleave(&weight, weight.len() / n, &mut interleaved);
+        assert!(interleaved != weight, "{encoding:?}");
+        let mut stored = vec![0; weight.len()];
+        encoding.deinterleave(&interleaved, weight.len() / n, &mut stored);
+        assert!(stored == weight, "{encoding:?}");
+        let x: Vec<f32> = (0..9 * k).map(|_| numbers.normal()).collect();
+        let x = encode(&x, DType::F32);
+        for (isa, m) in Isa::available().into_iter().flat_map(|isa| [(isa, 1), (isa, 2), (isa, 9)]) {
+            let of = QuantizedMatmul { dtype: DType::F32, encoding, m, n, k, interleaved: false };
+            let expected = product(of, &x[..4 * m * k], &weight, isa, 1);
+            for threads in [1, 3] {
+                let output =
+                    product(QuantizedMatmul { interleaved: true, ..of }, &x[..4 * m * k], &interleaved, isa, threads);
+                assert!(output == expected, "{of:?} on {isa} with {threads} threads");
+            }
+        }
+    }
+    assert_eq!(interleaved_encodings, 4 * 5 + 2 * 5, "ten encodings of integers");
 }
 
 #[test]
@@ -256,7 +289,7 @@ fn integer_encodings_give_the_same_integers_on_all_sets() {
         .collect();
     let x: Vec<f32> = (0..32).map(|i| (i * 29 % 255 - 127) as f32).collect();
     assert!(x.contains(&-127.0));
-    let of = QuantizedMatmul { dtype: DType::F32, encoding: Encoding::Q8_0, m: 1, n: 48, k };
+    let of = QuantizedMatmul { dtype: DType::F32, encoding: Encoding::Q8_0, m: 1, n: 48, k, interleaved: false };
     let mut rows = vec![0.0; 48 * k];
     Encoding::Q8_0.decode(&weight, &mut rows);
     for isa in Isa::available() {
@@ -277,7 +310,7 @@ fn numbers_that_are_not_finite_stay_visible() {
         for wrong in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
             let mut x = vec![1.0; 2 * k];
             x[k + 300] = wrong;
-            let of = QuantizedMatmul { dtype: DType::F32, encoding, m: 2, n, k };
+            let of = QuantizedMatmul { dtype: DType::F32, encoding, m: 2, n, k, interleaved: false };
             for isa in Isa::available() {
                 let output = decode(&product(of, &encode(&x, DType::F32), &weight, isa, 1), DType::F32);
                 assert!(output[..n].iter().all(|value| value.is_finite()), "{encoding:?} on {isa}");
@@ -300,7 +333,7 @@ fn tiny_and_huge_activations_keep_their_bound() {
     encoding.decode(&weight, &mut rows);
     for magnitude in [0.0, 1e-44, 1e-37, 1e-35, 1e-30, 1e30, 1e36] {
         let x: Vec<f32> = (0..k).map(|_| (numbers.normal() * magnitude).clamp(-f32::MAX, f32::MAX)).collect();
-        let of = QuantizedMatmul { dtype: DType::F32, encoding, m: 1, n, k };
+        let of = QuantizedMatmul { dtype: DType::F32, encoding, m: 1, n, k, interleaved: false };
         for isa in Isa::available() {
             let output = decode(&product(of, &encode(&x, DType::F32), &weight, isa, 1), DType::F32);
             for (row, have) in output.iter().enumerate() {
@@ -318,9 +351,13 @@ fn tiny_and_huge_activations_keep_their_bound() {
 
 #[test]
 fn what_cannot_be_multiplied_is_refused() {
-    let of = QuantizedMatmul { dtype: DType::F32, encoding: Encoding::Q4K, m: 1, n: 4, k: 256 };
+    let of = QuantizedMatmul { dtype: DType::F32, encoding: Encoding::Q4K, m: 1, n: 4, k: 256, interleaved: false };
     let refused = |of: QuantizedMatmul| Routine::QuantizedMatmul(of).check().unwrap_err().to_string();
     assert!(refused(QuantizedMatmul { k: 255, ..of }).contains("k is 255; it is a multiple of 256, the block of Q4_K"));
+    assert!(
+        refused(QuantizedMatmul { interleaved: true, ..of })
+            .contains("4 rows of Q4_K are interleaved; only whole groups of 16 rows of some encodings are")
+    );
     assert!(refused(QuantizedMatmul { dtype: DType::F64, ..of }).contains("dtype is f64; it is f32, f16 or bf16"));
     assert!(refused(QuantizedMatmul { n: usize::MAX, ..of }).contains("weight has more than"));
     let (dtype, encoding) = (of.dtype, of.encoding);

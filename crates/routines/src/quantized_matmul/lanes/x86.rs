@@ -3,7 +3,7 @@
 use std::arch::x86_64::*;
 
 use super::super::activations::{BLOCK, scales};
-use super::Lanes;
+use super::{Lanes, STRIDE};
 
 /// Four registers, of four words of one row in each 128 bits, as the four words of all rows.
 macro_rules! transposed {
@@ -84,6 +84,7 @@ lanes!(__m512i, __m512, 16, columns: 8, tile: [8, 3],
     sar(self: Self, bits: u32) -> Self = _mm512_srav_epi32(self, _mm512_set1_epi32(bits as i32));
     to_float(self: Self) -> __m512 = _mm512_cvtepi32_ps(self);
     low_half(self: Self) -> __m512 = _mm512_cvtph_ps(_mm512_cvtepi32_epi16(self));
+    store_low_halves(self: Self, to: *mut u16) -> () = _mm256_storeu_si256(to.cast(), _mm512_cvtepi32_epi16(self));
     as_float(self: Self) -> __m512 = _mm512_castsi512_ps(self);
     halves(from: *const u16) -> __m512 = _mm512_cvtph_ps(_mm256_loadu_si256(from.cast()));
     widened(from: *const u16) -> Self = _mm512_cvtepu16_epi32(_mm256_loadu_si256(from.cast()));
@@ -115,7 +116,7 @@ lanes!(__m512i, __m512, 16, columns: 8, tile: [8, 3],
         let (c, d) = (quarters(rows.add(2 * stride), stride), quarters(rows.add(3 * stride), stride));
         let words = transposed!(a b c d, _mm512_unpacklo_epi32 _mm512_unpackhi_epi32 _mm512_unpacklo_epi64 _mm512_unpackhi_epi64);
         for (n, word) in words.iter().enumerate() {
-            _mm512_storeu_si512(to.add(n * 16).cast(), *word);
+            _mm512_storeu_si512(to.add(n * STRIDE).cast(), *word);
         }
     };
 );
@@ -133,11 +134,8 @@ lanes!(__m256i, __m256, 8, columns: 4, tile: [4, 3],
     shl(self: Self, bits: u32) -> Self = _mm256_sllv_epi32(self, _mm256_set1_epi32(bits as i32));
     sar(self: Self, bits: u32) -> Self = _mm256_srav_epi32(self, _mm256_set1_epi32(bits as i32));
     to_float(self: Self) -> __m256 = _mm256_cvtepi32_ps(self);
-    low_half(self: Self) -> __m256 = {
-        let low = _mm256_and_si256(self, _mm256_set1_epi32(0xffff));
-        let packed = _mm256_permute4x64_epi64::<0b10_00>(_mm256_packus_epi32(low, low));
-        _mm256_cvtph_ps(_mm256_castsi256_si128(packed))
-    };
+    low_half(self: Self) -> __m256 = _mm256_cvtph_ps(low_halves(self));
+    store_low_halves(self: Self, to: *mut u16) -> () = _mm_storeu_si128(to.cast(), low_halves(self));
     as_float(self: Self) -> __m256 = _mm256_castsi256_ps(self);
     halves(from: *const u16) -> __m256 = _mm256_cvtph_ps(_mm_loadu_si128(from.cast()));
     widened(from: *const u16) -> Self = _mm256_cvtepu16_epi32(_mm_loadu_si128(from.cast()));
@@ -156,10 +154,20 @@ lanes!(__m256i, __m256, 8, columns: 4, tile: [4, 3],
         let (c, d) = (halves(rows.add(2 * stride), stride), halves(rows.add(3 * stride), stride));
         let words = transposed!(a b c d, _mm256_unpacklo_epi32 _mm256_unpackhi_epi32 _mm256_unpacklo_epi64 _mm256_unpackhi_epi64);
         for (n, word) in words.iter().enumerate() {
-            _mm256_storeu_si256(to.add(n * 8).cast(), *word);
+            _mm256_storeu_si256(to.add(n * STRIDE).cast(), *word);
         }
     };
 );
+
+/// The lower halves of eight words.
+#[inline(always)]
+unsafe fn low_halves(words: __m256i) -> __m128i {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let low = _mm256_and_si256(words, _mm256_set1_epi32(0xffff));
+        _mm256_castsi256_si128(_mm256_permute4x64_epi64::<0b10_00>(_mm256_packus_epi32(low, low)))
+    }
+}
 
 /// The sum of eight lanes.
 #[inline(always)]

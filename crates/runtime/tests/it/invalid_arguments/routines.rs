@@ -92,7 +92,7 @@ fn valid(variant: usize, numbers: &mut Numbers) -> Routine {
             let encoding = numbers.of(&Encoding::ALL);
             let k = encoding.block_elems() * if encoding.block_elems() == 1 { t } else { 1 + t % 3 };
             let dtype = numbers.of(&[DType::F32, DType::F16, DType::BF16]);
-            Routine::QuantizedMatmul(QuantizedMatmul { dtype, encoding, m: s, n: u, k })
+            Routine::QuantizedMatmul(QuantizedMatmul { dtype, encoding, m: s, n: u, k, interleaved: false })
         }
         15 => {
             let encoding = numbers.of(&Encoding::ALL);

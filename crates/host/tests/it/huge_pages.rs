@@ -1,6 +1,6 @@
 //! Memory between inaccessible pages, and memory in huge pages.
 
-use panoply_cpu::huge_pages::Pages;
+use panoply_host::huge_pages::Pages;
 
 /// The system's list of mappings shows that the pages next to the memory are inaccessible.
 #[test]
