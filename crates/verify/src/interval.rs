@@ -6,6 +6,8 @@ use std::ops::{Add, Mul, Neg, Sub};
 
 use panoply_ir::Alu;
 
+use crate::functions;
+
 /// The real numbers from `lo` to `hi`. Bools are 0 and 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Interval {
@@ -127,6 +129,8 @@ impl Interval {
                 _ => x.hull(*y),
             },
             (Alu::Fma, [x, y, z]) => x.mul(*y).add(*z),
+            (Alu::Math(function), [x]) => functions::math(function, *x),
+            (Alu::Pow, [x, y]) => functions::pow(*x, *y),
             _ => return None,
         })
     }
@@ -171,7 +175,11 @@ impl Mul for Interval {
             return Interval::point(0.0);
         }
         let ends = [self.lo * other.lo, self.lo * other.hi, self.hi * other.lo, self.hi * other.hi];
-        Interval::outward(ends.into_iter().fold(ends[0], f64::min), ends.into_iter().fold(ends[0], f64::max))
+        let product =
+            Interval::outward(ends.into_iter().fold(ends[0], f64::min), ends.into_iter().fold(ends[0], f64::max));
+        // Rounding outwards does not change the sign of a product whose factors have known signs.
+        let is_positive = (self.lo >= 0.0 && other.lo >= 0.0) || (self.hi <= 0.0 && other.hi <= 0.0);
+        if is_positive { Interval { lo: product.lo.max(0.0), hi: product.hi } } else { product }
     }
 }
 

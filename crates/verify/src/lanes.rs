@@ -305,11 +305,13 @@ impl Loop for Minimum<'_> {
     }
 }
 
-/// Linear relaxations: `below`·x ≤ f(x) ≤ `above`·x + `offset`, and the error per unit of coefficient of x.
+/// Linear relaxations: `below`·x + `base` ≤ f(x) ≤ `above`·x + `offset`, and the error per unit of coefficient of x.
 #[derive(Clone, Copy, Debug)]
 pub struct Lines {
     /// Slopes of the lower lines.
     pub below: Lane,
+    /// Constants of the lower lines.
+    pub base: Lane,
     /// Slopes of the upper lines.
     pub above: Lane,
     /// Constants of the upper lines.
@@ -338,8 +340,8 @@ fn relaxed(a: &mut Lane, lines: &Lines, [constant, magnitude, error]: &mut [Lane
         // NaN stays NaN, and a coefficient of 0 stays 0 even if there is no relaxation.
         let product = old * line;
         let new = if old == 0.0 { 0.0 } else { product };
-        let moved = old * lines.offset[lane];
-        let term = if old < 0.0 { moved } else { 0.0 };
+        let moved = old * if old > 0.0 { lines.base[lane] } else { lines.offset[lane] };
+        let term = if old == 0.0 { 0.0 } else { moved };
         let cost = new.abs() * lines.per_unit[lane];
         a[lane] = new;
         constant[lane] += term;
