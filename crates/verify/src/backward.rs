@@ -441,7 +441,7 @@ impl<'b> Walk<'b, '_> {
             }
         });
         self.terms += elements.len();
-        lanes::relax(&mut a, elements.len(), &lines.collect::<Vec<Lines>>(), &mut self.sums);
+        lanes::relax::<true>(&mut a, elements.len(), &lines.collect::<Vec<Lines>>(), &mut self.sums);
         self.add(x, a);
     }
 
@@ -492,7 +492,7 @@ impl<'b> Walk<'b, '_> {
             }
         });
         self.terms += elements.len();
-        lanes::relax(&mut a, elements.len(), &lines.collect::<Vec<Lines>>(), &mut self.sums);
+        lanes::relax::<false>(&mut a, elements.len(), &lines.collect::<Vec<Lines>>(), &mut self.sums);
         self.add(x, a);
     }
 }
