@@ -274,12 +274,15 @@ fn relaxed_values(steps: &Steps, bounds: &[Bounds<'_>], trace: &Trace, duals: &D
     values
 }
 
-/// Returns the unstable ReLU whose relaxation costs the bounds of some rows the most (after BaBSR; Bunel et al., 2020).
-pub fn choose(steps: &Steps, bounds: &[Bounds<'_>], trace: &Trace, rows: &[usize]) -> Option<(StepId, usize)> {
+/// Returns the unstable ReLU whose relaxation costs the bounds of some rows the most (after BaBSR; Bunel et al., 2020). ReLUs of inputs are
+/// left to splits of inputs.
+pub fn choose(steps: &Steps, bounds: &[Bounds<'_>], optimized: &Optimized, rows: &[usize]) -> Option<(StepId, usize)> {
     let mut best: Option<(f64, (StepId, usize))> = None;
-    for (relu, a) in trace.iter().filter(|(id, _)| matches!(steps.steps[*id].step, Step::Relu(_))) {
+    for (relu, a) in &optimized.trace {
+        let Some(layer) = optimized.duals.of(*relu).filter(|_| operand(steps, *relu) != steps.input) else { continue };
         let elements = &bounds[operand(steps, *relu)].elements;
-        for (at, x) in elements.iter().enumerate().filter(|(_, x)| x.lo < 0.0 && x.hi > 0.0) {
+        let is_open = |(at, x): &(usize, &Interval)| x.lo < 0.0 && x.hi > 0.0 && layer.sign[*at] == 0;
+        for (at, x) in elements.iter().enumerate().filter(is_open) {
             // The height of the triangle between the lines, weighted by the coefficients; a part of it for lower lines.
             let height = -x.lo * x.hi / (x.hi - x.lo);
             let cost = |row: &usize| {

@@ -420,7 +420,7 @@ impl<'a> Search<'a> {
         }
         let cases_left: Vec<usize> = left.iter().map(|open| open.case).collect();
         let rows_left = self.row_indices(&cases, &cases_left);
-        let halves = match dual::choose(self.steps, bounds, &optimized.trace, &rows_left) {
+        let halves = match dual::choose(self.steps, bounds, &optimized, &rows_left) {
             Some(at) => region.split_relu(&left, known, at, &optimized.duals, &rows_left),
             None => region.split(&left, known),
         };
