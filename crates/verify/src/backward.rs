@@ -8,11 +8,11 @@
 use panoply_ir::Alu;
 use panoply_ir::reduce::ReduceOp;
 
-use crate::dual::{Duals, Layer, Split};
 use crate::interval::Interval;
 use crate::lanes::{self, LANES, Lines, Sums};
 use crate::planes::{Plane, planes};
 use crate::property::Constraint;
+use crate::split::{Duals, Layer, Split};
 use crate::steps::{Step, StepId, Steps, ZERO};
 use crate::univariate::Line;
 use crate::values::{self, Bounds, EPSILON, MAX_MAGNITUDE, TINY};

@@ -1,9 +1,10 @@
-//! Enclosures of transcendental functions, their derivatives, and the errors of the devices' implementations.
+//! Enclosures of scalar operations and transcendental functions, their derivatives, and the errors of the devices' implementations.
 //!
 //! Values come from series whose remainders and rounding errors are below the margins that are added, not from the C library, which
 //! guarantees nothing.
 
 use std::f64::consts::{FRAC_2_SQRT_PI, FRAC_PI_2, LN_2, PI};
+use std::ops::{Add, Mul, Neg, Sub};
 
 use panoply_ir::Alu;
 use panoply_ir::alu::Math;
@@ -41,6 +42,49 @@ pub fn rounding_units(op: Alu) -> usize {
         _ => return 0,
     };
     2 * ulp + 2
+}
+
+impl Interval {
+    /// Applies a scalar operation to intervals of floats; returns `None` if there is no rule for it.
+    pub fn alu(op: Alu, x: &[Interval]) -> Option<Interval> {
+        let finite = x.iter().all(|x| x.is_finite());
+        let unless_unknown = |interval: Interval| if finite { interval } else { Interval::ENTIRE };
+        let compared = |surely: bool, maybe: bool| {
+            if finite { Interval::truth(surely, maybe) } else { Interval::truth(false, true) }
+        };
+        Some(match (op, x) {
+            (Alu::Neg, [x]) => x.neg(),
+            (Alu::Abs, [x]) => x.abs(),
+            (Alu::Floor, [x]) => x.monotone(f64::floor),
+            (Alu::Ceil, [x]) => x.monotone(f64::ceil),
+            (Alu::Round, [x]) => x.monotone(f64::round_ties_even),
+            (Alu::Trunc, [x]) => x.monotone(f64::trunc),
+            (Alu::Sqrt, [x]) if x.lo >= 0.0 && finite => {
+                let root = Interval::outward(x.lo.sqrt(), x.hi.sqrt());
+                Interval { lo: root.lo.max(0.0), hi: root.hi }
+            }
+            (Alu::Sqrt, [_]) => Interval::ENTIRE,
+            (Alu::Add, [x, y]) => x.add(*y),
+            (Alu::Sub, [x, y]) => x.sub(*y),
+            (Alu::Mul, [x, y]) => x.mul(*y),
+            (Alu::Div, [x, y]) => x.mul(y.recip()),
+            (Alu::Min, [x, y]) => unless_unknown(Interval { lo: x.lo.min(y.lo), hi: x.hi.min(y.hi) }),
+            (Alu::Max, [x, y]) => unless_unknown(Interval { lo: x.lo.max(y.lo), hi: x.hi.max(y.hi) }),
+            (Alu::Lt, [x, y]) => compared(x.hi < y.lo, x.lo < y.hi),
+            (Alu::Le, [x, y]) => compared(x.hi <= y.lo, x.lo <= y.hi),
+            (Alu::Eq, [x, y]) => compared(x.is_point() && x == y, x.lo <= y.hi && y.lo <= x.hi),
+            (Alu::Ne, [x, y]) => compared(x.hi < y.lo || y.hi < x.lo, !(x.is_point() && x == y)),
+            (Alu::Select, [condition, x, y]) => match (condition.lo, condition.hi) {
+                (1.0, 1.0) => *x,
+                (0.0, 0.0) => *y,
+                _ => x.hull(*y),
+            },
+            (Alu::Fma, [x, y, z]) => x.mul(*y).add(*z),
+            (Alu::Math(function), [x]) => math(function, *x),
+            (Alu::Pow, [x, y]) => pow(*x, *y),
+            _ => return None,
+        })
+    }
 }
 
 /// Returns the interval of the f64 numbers next to a number, which contains every real number that rounds to it.
@@ -236,7 +280,7 @@ fn sin(x: Interval) -> Interval {
 
 fn tan(x: Interval) -> Interval {
     let cosine = sin(x + around(FRAC_PI_2));
-    if !(x.magnitude() < MAX_ANGLE) || cosine.lo <= 0.0 && cosine.hi >= 0.0 {
+    if x.magnitude() >= MAX_ANGLE || cosine.lo <= 0.0 && cosine.hi >= 0.0 {
         return Interval::ENTIRE;
     }
     let at = |x: f64| sin_at(x) * sin(Interval::point(x) + around(FRAC_PI_2)).recip();

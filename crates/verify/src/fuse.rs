@@ -5,18 +5,28 @@ use std::sync::Arc;
 
 use panoply_ir::Alu;
 use panoply_ir::reduce::ReduceOp;
+use panoply_tensor::{Program, Result};
 
 use crate::interval::Interval;
-use crate::steps::{Entry, Sizes, Step, StepId, Steps};
+use crate::steps::{self, Entry, Sizes, Step, StepId, Steps};
 use crate::univariate::{Node, Operation, Univariate};
+use crate::values::Arithmetic;
 
 /// Maximum number of operations of a function.
 const MAX_NODES: usize = 64;
 /// Maximum number of products of a matrix product of two varying operands.
 const MAX_PRODUCTS: usize = 1 << 16;
 
+/// Compiles a program with one input and one result, and fuses its scalar operations.
+///
+/// # Errors
+/// As for [`steps::compile`].
+pub fn compile(program: &Program, arithmetic: Arithmetic) -> Result<Steps> {
+    steps::compile(program, arithmetic).map(fuse)
+}
+
 /// Fuses steps, and drops those that the output does not depend on.
-pub fn fuse(steps: Steps) -> Steps {
+fn fuse(steps: Steps) -> Steps {
     let roots = roots(&steps.steps);
     let count = steps.steps.len();
     let mut functions: Vec<Option<(StepId, Univariate)>> = (0..count).map(|_| None).collect();

@@ -1,8 +1,8 @@
 //! Proofs of properties of networks: no input of a set has an output that violates the property.
 //!
 //! In the order of data flow: [`vnnlib`] and [`claim`] (the property as cases of forbidden outputs), [`Program`](panoply_tensor::Program) (the graph of
-//! the function), [`steps`] (the graph with inlined calls, over flat arrays), `fuse` (functions of one element), [`values`] (interval bounds of
-//! every step), [`univariate`] and `planes` (linear bounds of scalar operations), [`backward`] (linear bounds of the network), [`dual`] (splits of ReLUs, optimized slopes), `lanes` (their inner
+//! the function), [`steps`] (the graph with inlined calls, over flat arrays), [`fuse`] (functions of one element), [`values`] (interval bounds of
+//! every step), [`univariate`] and `planes` (linear bounds of scalar operations), [`backward`] (linear bounds of the network), [`split`] and [`dual`] (splits of ReLUs, optimized slopes), `lanes` (their inner
 //! loops), [`attack`] (counterexamples), [`search`] (branch and bound over boxes of inputs), [`radius`] (bisection of the size of a ball). [`vnncomp`] reads and writes the competition's files. [`interval`], [`functions`] and [`decimal`] enclose
 //! numbers that floats do not represent.
 //!
@@ -19,16 +19,18 @@ pub mod dual;
 #[cfg(test)]
 mod fault;
 pub mod functions;
-mod fuse;
+pub mod fuse;
 pub mod interval;
 mod lanes;
 mod planes;
 mod property;
 pub mod radius;
 mod region;
+pub mod rounding;
 #[cfg(test)]
 mod sabotage;
 mod search;
+pub mod split;
 pub mod steps;
 pub mod univariate;
 pub mod values;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use crate::backward::Known;
-use crate::dual::{Duals, Split};
 use crate::interval::Interval;
+use crate::split::{Duals, Split};
 use crate::steps::StepId;
 
 /// Minimum coefficient for choosing a split, as a fraction of the largest one.

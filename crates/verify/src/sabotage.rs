@@ -7,12 +7,14 @@ use panoply_tensor::{DType, Device, Result, Rng, Tensor, program};
 
 use crate::attack::uniform;
 use crate::backward::{Rows, lower, tightened, tightened_with};
-use crate::dual::{self, Duals, Split};
+use crate::dual;
 use crate::fault::{self, Fault, Rule};
+use crate::fuse;
 use crate::interval::Interval;
 use crate::property::Constraint;
 use crate::region::Open;
 use crate::search::at_least;
+use crate::split::{Duals, Split};
 use crate::steps::{self, Step, Steps};
 use crate::values::{self, Arithmetic};
 
@@ -150,8 +152,8 @@ fn compiled() -> Vec<(&'static str, Steps)> {
     let compile = |(name, inputs, run): &Case| {
         let zeros = Tensor::from_slice(&vec![0f32; *inputs], [*inputs]);
         let traced = program(|x| Ok(vec![run(&x[0])?]), &[&zeros]).unwrap();
-        let fused = steps::compile(&traced, Arithmetic::Real).unwrap();
-        [(*name, steps::compile_unfused(&traced, Arithmetic::Real).unwrap()), (*name, fused)]
+        let fused = fuse::compile(&traced, Arithmetic::Real).unwrap();
+        [(*name, steps::compile(&traced, Arithmetic::Real).unwrap()), (*name, fused)]
     };
     Device::get("cpu").unwrap().scope(|| CASES.iter().flat_map(compile).collect())
 }
@@ -303,7 +305,7 @@ fn wrong_split(steps: &Steps, rng: &mut Rng) -> Option<String> {
 fn wrong_error(rng: &mut Rng) -> Option<String> {
     let run = |x: &Tensor| Ok((x + 3e5).abs() - 3e5);
     let traced = program(|x| Ok(vec![run(&x[0])?]), &[&Tensor::from_slice(&[0f32], [1])]).unwrap();
-    let steps = steps::compile(&traced, Arithmetic::Float).unwrap();
+    let steps = fuse::compile(&traced, Arithmetic::Float).unwrap();
     for _ in 0..100 {
         let x = uniform(rng) as f32;
         let (value, near) = (f64::from((x + 3e5).abs() - 3e5), f64::from(x));

@@ -13,11 +13,13 @@ use panoply_tensor::{DType, Error, Result, Shape, Tensor, program};
 
 use crate::attack::{self, Function};
 use crate::backward::{Known, Lower, Rows, lower, tightened_with};
-use crate::dual::{self, Duals};
+use crate::dual;
+use crate::fuse;
 use crate::interval::Interval;
 use crate::property::{Constraint, Property};
 use crate::region::{Open, Region};
-use crate::steps::{self, Step, Steps};
+use crate::split::Duals;
+use crate::steps::{Step, Steps};
 use crate::values::{Arithmetic, Bounds};
 
 /// Maximum memory of waiting boxes in bytes.
@@ -126,7 +128,7 @@ pub fn verify(
     }
     let zeros = Tensor::from_slice(&vec![0f32; property.inputs], function.shape.clone());
     let traced = program(|x| Ok(vec![run(&x[0])?]), &[&zeros])?;
-    let real = steps::compile(&traced, Arithmetic::Real)?;
+    let real = fuse::compile(&traced, Arithmetic::Real)?;
     let output = &real.steps[real.output];
     if output.numel != property.outputs || output.dtype != DType::F32 {
         let message = format!(
@@ -137,7 +139,7 @@ pub fn verify(
     }
     let float = match options.arithmetic {
         Arithmetic::Real => None,
-        Arithmetic::Float => Some(steps::compile(&traced, Arithmetic::Float)?),
+        Arithmetic::Float => Some(fuse::compile(&traced, Arithmetic::Float)?),
     };
     let report = |verdict, proven, boxes| {
         Ok(Report { verdict, progress: Progress { proven, boxes, seconds: started.elapsed().as_secs_f64() } })
@@ -202,7 +204,7 @@ pub fn check(
         )));
     }
     let zeros = Tensor::from_slice(&vec![0f32; property.inputs], function.shape.clone());
-    let real = steps::compile(&program(|x| Ok(vec![run(&x[0])?]), &[&zeros])?, Arithmetic::Real)?;
+    let real = fuse::compile(&program(|x| Ok(vec![run(&x[0])?]), &[&zeros])?, Arithmetic::Real)?;
     let output = function.output(input)?;
     if output.len() != property.outputs {
         let message = format!("the property has {} outputs, but the network has {}", property.outputs, output.len());

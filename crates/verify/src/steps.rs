@@ -13,7 +13,6 @@ use panoply_ir::{Alu, DType, Scalar};
 use panoply_tensor::{Error, Program, ProgramLeaf, Result, Shape, Tensor};
 
 use crate::functions::rounding_units;
-use crate::fuse;
 use crate::interval::Interval;
 use crate::lanes::Panels;
 use crate::univariate::Univariate;
@@ -112,11 +111,6 @@ pub struct Matrix {
 /// # Errors
 /// If it has several inputs or results, or too many elements.
 pub fn compile(program: &Program, arithmetic: Arithmetic) -> Result<Steps> {
-    compile_unfused(program, arithmetic).map(fuse::fuse)
-}
-
-/// Compiles a program without fusing scalar operations.
-pub(crate) fn compile_unfused(program: &Program, arithmetic: Arithmetic) -> Result<Steps> {
     let mut compiler = Compiler { steps: Vec::new(), input: None, unknown: None, elements: 0, arithmetic };
     let leaf = |compiler: &mut Compiler, n: u32, node: &Node| match &program.leaves[n as usize] {
         ProgramLeaf::Input(0) => Ok(compiler.input(node)),

@@ -12,7 +12,7 @@ use panoply_ir::{Alu, DType};
 
 use crate::functions::{derivative, math, power};
 use crate::interval::Interval;
-use crate::values::{Arithmetic, Rounding, relu};
+use crate::rounding::{Arithmetic, Rounding, relu};
 
 /// Number of cells at first.
 const CELLS: usize = 16;
@@ -35,7 +35,7 @@ pub struct Univariate {
 /// An operation.
 #[derive(Debug)]
 pub struct Node {
-    /// What is computed.
+    /// The operation.
     pub operation: Operation,
     /// Indices of the operands.
     pub operands: Vec<usize>,
@@ -45,7 +45,7 @@ pub struct Node {
     pub units: usize,
 }
 
-/// What a node computes.
+/// The operation of a node.
 #[derive(Debug)]
 pub enum Operation {
     /// The varying value.

@@ -4,7 +4,8 @@
 use panoply_tensor::{DType, Device, Result, Rng, Tensor, program};
 use panoply_verify::attack::uniform;
 use panoply_verify::backward::{Rows, lower, tightened};
-use panoply_verify::steps::{self, Step, Steps};
+use panoply_verify::fuse;
+use panoply_verify::steps::{Step, Steps};
 use panoply_verify::{Arithmetic, Interval, Verdict};
 
 use super::{answer, property};
@@ -80,7 +81,7 @@ const FUNCTIONS: &[Function] = &[
 
 fn compiled(run: &dyn Fn(&Tensor) -> Result<Tensor>, inputs: usize, arithmetic: Arithmetic) -> Steps {
     let zeros = Tensor::from_slice(&vec![0f32; inputs], [inputs]);
-    steps::compile(&program(|x| Ok(vec![run(&x[0])?]), &[&zeros]).unwrap(), arithmetic).unwrap()
+    fuse::compile(&program(|x| Ok(vec![run(&x[0])?]), &[&zeros]).unwrap(), arithmetic).unwrap()
 }
 
 /// Returns the slope of the first input, the constant, and the interval of a function's lower line; the upper one is that of -y.

@@ -3,14 +3,15 @@
 use panoply_tensor::{Result, Rng, Tensor, program};
 use panoply_verify::attack::uniform;
 use panoply_verify::backward::{Rows, lower, tightened};
-use panoply_verify::steps::{self, Step, Steps};
+use panoply_verify::fuse;
+use panoply_verify::steps::{Step, Steps};
 use panoply_verify::{Arithmetic, Interval, values};
 
 use super::Mlp;
 
 fn compiled(run: &dyn Fn(&Tensor) -> Result<Tensor>, inputs: usize, arithmetic: Arithmetic) -> Steps {
     let zeros = Tensor::from_slice(&vec![0f32; inputs], [inputs]);
-    steps::compile(&program(|x| Ok(vec![run(&x[0])?]), &[&zeros]).unwrap(), arithmetic).unwrap()
+    fuse::compile(&program(|x| Ok(vec![run(&x[0])?]), &[&zeros]).unwrap(), arithmetic).unwrap()
 }
 
 fn boxed(inputs: usize, rng: &mut Rng) -> Vec<Interval> {

@@ -41,9 +41,9 @@ impl Random {
         let other = if seed.is_multiple_of(2) { 1.0 } else { 0.0 };
         let mut random = Random { network, activation, inputs, other, threshold: 0.0, largest: f64::NEG_INFINITY };
         let mut least = f64::INFINITY;
-        let count = [1001, 41, 13][inputs - 1];
-        for n in 0..(count as usize).pow(inputs as u32) {
-            let at = |axis: u32| (n / (count as usize).pow(axis) % count) as f64 / (count - 1) as f64 * 2.0 - 1.0;
+        let count = [1001usize, 41, 13][inputs - 1];
+        for n in 0..count.pow(inputs as u32) {
+            let at = |axis: u32| (n / count.pow(axis) % count) as f64 / (count - 1) as f64 * 2.0 - 1.0;
             let y = random.value(&(0..inputs as u32).map(at).collect::<Vec<f64>>());
             (random.largest, least) = (random.largest.max(y), least.min(y));
         }
