@@ -1,16 +1,17 @@
 //! `panoply verify MODEL PROPERTY`: proves properties of a network for all inputs of a set.
 
 mod network;
+mod radius;
 
 use std::cell::OnceCell;
 use std::io::IsTerminal;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use panoply::nn::data::reader::InferenceData;
-use panoply::verify::{self, Arithmetic, Options, Progress, Property, Report, Verdict, claim};
+use panoply::verify::{self, Arithmetic, Options, Progress, Property, Report, Verdict, claim, vnncomp};
 use panoply::{Error, Result, Tensor};
 use serde_json::{Value, json};
 
@@ -29,7 +30,8 @@ const COUNTEREXAMPLE: u8 = 5;
 /// Exits with 0 if all properties are proven, 5 if there is a counterexample, and 4 if a property is undecided.
 #[derive(Args)]
 pub struct VerifyCommand {
-    /// The network: an ONNX file with one f32 input and one f32 output, or the model file or run folder of `panoply train`
+    /// The network: an ONNX file with one f32 input and one f32 output, optionally compressed with gzip, or the model file or run folder
+    /// of `panoply train`
     #[arg(value_parser = run_dir::model_file())]
     model: PathBuf,
     /// The property: a TOML file of claims that hold, or a VNN-LIB 1.0 file, optionally compressed with gzip, that states what a
@@ -41,6 +43,16 @@ pub struct VerifyCommand {
     /// The arithmetic that a proof covers
     #[arg(long, value_enum, default_value_t = Covered::Both)]
     arithmetic: Covered,
+    /// Search the largest radius of each claim about a ball for which it is proven, and the smallest with a counterexample, starting from
+    /// its `ball`; 0 is the exit code if they differ by at most 1 %, otherwise 4
+    #[arg(long, conflicts_with_all = ["result", "replay"])]
+    largest_radius: bool,
+    /// Write the verdict and the counterexample to this file, in the form of VNN-COMP
+    #[arg(long, value_name = "FILE")]
+    result: Option<PathBuf>,
+    /// Check the counterexample in this file, in the form of VNN-COMP, instead of searching one
+    #[arg(long, value_name = "FILE", conflicts_with = "result")]
+    replay: Option<PathBuf>,
     /// Number of search threads [default: all hardware threads]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     threads: Option<u16>,
@@ -87,20 +99,38 @@ fn seconds(text: &str) -> std::result::Result<f64, String> {
 
 /// Reads the network and the properties, searches, and prints the verdicts.
 pub fn run(arguments: &VerifyCommand) -> Result<ExitCode> {
-    output::check_paths(arguments.json, [&*arguments.model, &*arguments.property])?;
+    let files = [&arguments.result, &arguments.replay].into_iter().flatten().map(|path| &**path);
+    output::check_paths(arguments.json, [&*arguments.model, &*arguments.property].into_iter().chain(files))?;
     let is_toml = arguments.property.extension().is_some_and(|extension| extension == "toml");
     let claims = if is_toml { claim::read(&arguments.property)? } else { Vec::new() };
     let property = if is_toml { None } else { Some(verify::vnnlib::read(&arguments.property)?) };
+    if is_toml && (arguments.result.is_some() || arguments.replay.is_some()) {
+        return Err(Error::mistake("`--result` and `--replay` need a property in VNN-LIB"));
+    }
+    if !is_toml && arguments.largest_radius {
+        return Err(Error::mistake("`--largest-radius` needs claims in TOML"));
+    }
     let choice = arguments.device.select()?;
     choice.device().scope(|| {
         let network = Network::open(&arguments.model)?;
+        if arguments.largest_radius {
+            return radius::run(arguments, &network, &claims, &choice);
+        }
         let questions = match property {
             Some(property) => vec![Question { name: None, property, seconds: arguments.seconds }],
             None => questions(arguments, &network, &claims)?,
         };
         let mut answers = Vec::new();
         for question in &questions {
-            let report = search(arguments, &network, question)?;
+            let report = match &arguments.replay {
+                Some(path) => replay(&network, question, path)?,
+                None => search(arguments, &network, question)?,
+            };
+            if let Some(path) = &arguments.result {
+                let text = vnncomp::result(&report.verdict);
+                std::fs::write(path, text)
+                    .map_err(|error| Error::io(format!("cannot write {}", path.display()), error))?;
+            }
             if !arguments.json {
                 tell(arguments, &choice, question, &report);
             }
@@ -113,8 +143,36 @@ pub fn run(arguments: &VerifyCommand) -> Result<ExitCode> {
     })
 }
 
-/// Returns the property of each claim; the output at the center of a ball is computed on the device.
+/// Checks the counterexample in a file.
+fn replay(network: &Network, question: &Question, path: &Path) -> Result<Report> {
+    let started = std::time::Instant::now();
+    let input = vnncomp::read_input(path)?;
+    let found = verify::check(&|x| network.forward(x), network.input_shape()?, &question.property, &input)?;
+    let reason = || format!("the input in {} does not violate the property", path.display());
+    let verdict = found.map_or_else(|| Verdict::Undecided(reason()), Verdict::Counterexample);
+    let progress = Progress { proven: 0.0, boxes: 0, seconds: started.elapsed().as_secs_f64() };
+    Ok(Report { verdict, progress })
+}
+
+/// A claim with the center of its ball, if it has one, and the output there or at any input.
+struct Centered<'c> {
+    claim: &'c claim::Claim,
+    center: Option<Vec<f32>>,
+    output: Vec<f32>,
+}
+
+/// Returns the property of each claim.
 fn questions(arguments: &VerifyCommand, network: &Network, claims: &[claim::Claim]) -> Result<Vec<Question>> {
+    let inputs: usize = network.input_shape()?.iter().product();
+    let question = |Centered { claim, center, output }: &Centered<'_>| {
+        let property = claim.property(inputs, center.as_deref(), output)?;
+        Ok(Question { name: Some(claim.name.clone()), property, seconds: claim.seconds.unwrap_or(arguments.seconds) })
+    };
+    centered(network, claims)?.iter().map(question).collect()
+}
+
+/// Returns the claims with their centers; the outputs there are computed on the device.
+fn centered<'c>(network: &Network, claims: &'c [claim::Claim]) -> Result<Vec<Centered<'c>>> {
     let shape = network.input_shape()?;
     let inputs: usize = shape.iter().product();
     let data: OnceCell<InferenceData> = OnceCell::new();
@@ -126,15 +184,14 @@ fn questions(arguments: &VerifyCommand, network: &Network, claims: &[claim::Clai
         let row = features.and_then(|(features, width)| features.chunks_exact(width.max(1)).nth(index));
         row.map(<[f32]>::to_vec).ok_or_else(|| Error::mistake(format!("the data have no example {index}")))
     };
-    let question = |claim: &claim::Claim| {
+    let centered = |claim: &'c claim::Claim| {
         let center = claim.center(&example)?;
         // Without a ball, the number of outputs is all that is needed of the output.
         let point = center.clone().filter(|center| center.len() == inputs).unwrap_or_else(|| vec![0.0; inputs]);
         let output = network.forward(&Tensor::from_slice(&point, shape.clone()))?.to_vec::<f32>()?;
-        let property = claim.property(inputs, center.as_deref(), &output)?;
-        Ok(Question { name: Some(claim.name.clone()), property, seconds: claim.seconds.unwrap_or(arguments.seconds) })
+        Ok(Centered { claim, center, output })
     };
-    claims.iter().map(question).collect()
+    claims.iter().map(centered).collect()
 }
 
 fn search(arguments: &VerifyCommand, network: &Network, question: &Question) -> Result<Report> {

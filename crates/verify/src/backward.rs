@@ -2,16 +2,19 @@
 //! Certification with General Activation Functions*, 2018, and its generalization to graphs, Xu et al., 2020).
 //!
 //! For each row, the propagation keeps coefficients of steps whose weighted sum plus a constant is a lower bound of the row. A linear step
-//! is replaced by its operands through the transposed coefficients, a ReLU by one of its two relaxations, and any other step by its
-//! interval. The computation uses f64; its rounding errors are accumulated in `error` and subtracted at the end.
+//! is replaced by its operands through the transposed coefficients, a function of one element by one of its two lines, a product, minimum or
+//! maximum by one of its two planes, and any other step by its interval. The computation uses f64; its rounding errors are accumulated in `error` and subtracted at the end.
 
 use panoply_ir::Alu;
 use panoply_ir::reduce::ReduceOp;
 
 use crate::interval::Interval;
 use crate::lanes::{self, LANES, Lines, Sums};
+use crate::planes::{Plane, planes};
 use crate::property::Constraint;
+use crate::split::{Duals, Layer, Split};
 use crate::steps::{Step, StepId, Steps, ZERO};
+use crate::univariate::Line;
 use crate::values::{self, Bounds, EPSILON, MAX_MAGNITUDE, TINY};
 
 /// Lower bounds of several rows over a box.
@@ -46,48 +49,99 @@ impl Rows {
     }
 }
 
-/// Bounds of the operand of each ReLU, in the order of the steps.
+/// Bounds of the operands of ReLUs and other functions, in the order of their use.
 pub type Known = Vec<Vec<Interval>>;
 
-/// Returns bounds of all steps over a box. The operands of ReLUs are tightened by linear bounds and by the bounds `known` for an enclosing
-/// box.
+/// Returns bounds of all steps over a box. The operands of ReLUs and other functions are tightened by linear bounds and by the bounds
+/// `known` for an enclosing box.
 pub fn tightened<'a>(steps: &'a Steps, input: &[Interval], known: &[Vec<Interval>]) -> (Vec<Bounds<'a>>, Known) {
+    // Without splits a set of inputs is not empty.
+    tightened_with(steps, input, known, &[], 0).unwrap_or_default()
+}
+
+/// Returns the same for the inputs of a box for which operands of ReLUs have given signs, where operands in `known` of functions up to the step
+/// `first` are not tightened again. Returns `None` if there is no such input.
+pub fn tightened_with<'a>(
+    steps: &'a Steps,
+    input: &[Interval],
+    known: &[Vec<Interval>],
+    splits: &[Split],
+    first: StepId,
+) -> Option<(Vec<Bounds<'a>>, Known)> {
     let mut bounds: Vec<Bounds<'a>> = Vec::with_capacity(steps.steps.len());
     let mut found = Known::new();
-    // The operand of the first ReLU is an affine function of the input, for which intervals are as tight as linear bounds.
+    // The operand of the first function is an affine function of the input, for which intervals are as tight as linear bounds.
     let mut is_affine = true;
-    for entry in &steps.steps {
-        if let Step::Relu(x) = entry.step {
+    let mut is_tight = vec![false; steps.steps.len()];
+    for (id, entry) in steps.steps.iter().enumerate() {
+        let relaxed = relaxed_operands(steps, &entry.step);
+        let is_relu = matches!(entry.step, Step::Relu(_));
+        for x in relaxed.iter().copied().filter(|x| *x != steps.input && !is_constant(steps, *x)) {
+            if std::mem::replace(&mut is_tight[x], !is_relu) {
+                continue;
+            }
             if let Some(known) = known.get(found.len()) {
-                let elements = bounds[x].elements.to_mut().iter_mut();
-                elements.zip(known).for_each(|(element, known)| *element = narrowed(*element, *known));
+                for (element, known) in bounds[x].elements.to_mut().iter_mut().zip(known) {
+                    *element = intersection(*element, *known, splits)?;
+                }
             }
-            if !is_affine {
-                tighten(steps, &mut bounds, x);
+            if !is_affine && (id > first || known.len() <= found.len()) {
+                tighten(steps, &mut bounds, x, is_relu, splits)?;
             }
-            is_affine = false;
+            for split in splits.iter().filter(|split| split.relu == id) {
+                let element = &mut bounds[x].elements.to_mut()[split.element];
+                *element = split.clipped(*element)?;
+            }
             found.push(bounds[x].elements.to_vec());
         }
+        is_affine &= relaxed.is_empty();
         let next = values::step(entry, &bounds, input, steps.arithmetic);
         bounds.push(next);
     }
-    (bounds, found)
+    Some((bounds, found))
 }
 
-/// Returns the intersection of two bounds of one value. It is empty only if one of them is wrong; then `x` is returned.
-fn narrowed(x: Interval, other: Interval) -> Interval {
+fn is_constant(steps: &Steps, id: StepId) -> bool {
+    matches!(steps.steps[id].step, Step::Constant(_))
+}
+
+/// Returns the operands on whose bounds the linear relaxation of a step depends.
+fn relaxed_operands(steps: &Steps, step: &Step) -> Vec<StepId> {
+    match step {
+        Step::Relu(x) | Step::Univariate(x, _) => vec![*x],
+        Step::Alu(op, x) if is_joint(steps, *op, x) => x.clone(),
+        _ => Vec::new(),
+    }
+}
+
+/// Returns true for operations of two operands that have planes below and above.
+fn is_joint(steps: &Steps, op: Alu, operands: &[StepId]) -> bool {
+    match op {
+        Alu::Mul => !operands.iter().any(|id| is_constant(steps, *id)),
+        Alu::Min | Alu::Max => steps.steps[operands[0]].dtype.is_float(),
+        _ => false,
+    }
+}
+
+/// Returns the intersection of two bounds of one value. It is empty only if no input satisfies the splits; then `None` is returned.
+fn intersection(x: Interval, other: Interval, splits: &[Split]) -> Option<Interval> {
     let lo = if other.lo > x.lo { other.lo } else { x.lo };
     let hi = if other.hi < x.hi { other.hi } else { x.hi };
-    debug_assert!(lo <= hi, "{other:?} contradicts {x:?}");
-    if lo <= hi { Interval { lo, hi } } else { x }
+    if lo <= hi {
+        return Some(Interval { lo, hi });
+    }
+    debug_assert!(!splits.is_empty(), "{other:?} contradicts {x:?}");
+    // Without splits one of the bounds is wrong: nothing follows from it.
+    if splits.is_empty() { Some(x) } else { None }
 }
 
-/// Tightens the elements of a step that can have either sign.
-fn tighten(steps: &Steps, bounds: &mut [Bounds<'_>], id: StepId) {
-    let unstable = |(at, x): (usize, &Interval)| (x.lo < 0.0 && x.hi > 0.0).then_some(at);
+/// Tightens the elements of a step, if `is_relu` only those that can have either sign.
+fn tighten(steps: &Steps, bounds: &mut [Bounds<'_>], id: StepId, is_relu: bool, splits: &[Split]) -> Option<()> {
+    let is_wide = |x: &Interval| if is_relu { x.lo < 0.0 && x.hi > 0.0 } else { x.lo < x.hi };
+    let unstable = |(at, x): (usize, &Interval)| is_wide(x).then_some(at);
     let unstable: Vec<usize> = bounds[id].elements.iter().enumerate().filter_map(unstable).collect();
     if unstable.is_empty() {
-        return;
+        return Some(());
     }
     let numel = bounds[id].elements.len();
     let mut output = vec![0.0; 2 * unstable.len() * numel];
@@ -99,16 +153,34 @@ fn tighten(steps: &Steps, bounds: &mut [Bounds<'_>], id: StepId) {
     let found = lower(steps, bounds, id, rows).bounds;
     let elements = bounds[id].elements.to_mut();
     for (row, at) in unstable.into_iter().enumerate() {
-        elements[at] = narrowed(elements[at], Interval { lo: found[2 * row], hi: -found[2 * row + 1] });
+        elements[at] = intersection(elements[at], Interval { lo: found[2 * row], hi: -found[2 * row + 1] }, splits)?;
     }
+    Some(())
 }
 
 /// Returns lower bounds of rows over the step `start`.
 pub fn lower(steps: &Steps, bounds: &[Bounds<'_>], start: StepId, rows: Rows) -> Lower {
+    lower_with(steps, bounds, start, rows, None).0
+}
+
+/// The coefficients of ReLUs and other functions where a propagation reached them, by step.
+pub type Trace = Vec<(StepId, Vec<f64>)>;
+
+/// Returns lower bounds of rows over the step `start`, with these slopes and multipliers instead of the default slopes, and the trace of
+/// the propagation if they are given.
+pub fn lower_with(
+    steps: &Steps,
+    bounds: &[Bounds<'_>],
+    start: StepId,
+    rows: Rows,
+    duals: Option<&Duals>,
+) -> (Lower, Trace) {
     let count = rows.count;
     let mut walk = Walk {
         count,
         bounds,
+        duals,
+        trace: Trace::new(),
         coefficients: vec![None; start.max(steps.input) + 1],
         sums: Sums { constant: vec![0.0; count], magnitude: vec![0.0; count], error: vec![0.0; count] },
         terms: 0,
@@ -135,12 +207,14 @@ pub fn lower(steps: &Steps, bounds: &[Bounds<'_>], start: StepId, rows: Rows) ->
         }
         if bound.is_finite() { bound.next_down() } else { f64::NEG_INFINITY }
     };
-    Lower { bounds: (0..count).map(bound).collect(), slopes }
+    (Lower { bounds: (0..count).map(bound).collect(), slopes }, walk.trace)
 }
 
 struct Walk<'b, 'a> {
     count: usize,
     bounds: &'b [Bounds<'a>],
+    duals: Option<&'b Duals>,
+    trace: Trace,
     /// Coefficients of each step that is not yet propagated, row by row.
     coefficients: Vec<Option<Vec<f64>>>,
     /// Accumulated constants and errors of the rows.
@@ -193,13 +267,29 @@ impl<'b> Walk<'b, '_> {
         let (entry, bounds) = (&steps.steps[id], self.bounds);
         #[cfg(test)]
         crate::fault::scale(&entry.step, &mut a);
-        if let Step::Relu(x) = &entry.step {
-            return self.pass_relu(*x, a);
+        if self.duals.is_some() && matches!(entry.step, Step::Relu(_) | Step::Univariate(..)) {
+            self.trace.push((id, a.clone()));
         }
-        if !self.is_linear(steps, &entry.step) {
+        if let Step::Relu(x) = &entry.step {
+            return match self.duals.and_then(|duals| duals.of(id)) {
+                Some(layer) => self.pass_split(*x, layer, &a),
+                None => self.pass_relu(*x, a),
+            };
+        }
+        if let Step::Univariate(x, _) = &entry.step {
+            return self.pass_univariate(*x, id, a);
+        }
+        let joint = match &entry.step {
+            Step::Alu(op, x) if is_joint(steps, *op, x) => self.planes(*op, x).map(|planes| (x, planes)),
+            _ => None,
+        };
+        if joint.is_none() && !self.is_linear(steps, &entry.step) {
             return self.replace(id, &a);
         }
         self.charge(&a, bounds[id].slack.iter().copied());
+        if let Some((x, planes)) = joint {
+            return self.pass_joint(steps, [x[0], x[1]], &planes, &a);
+        }
         match &entry.step {
             Step::Move(x, from) => self.add_moved(*x, &a, from),
             Step::Reduce(ReduceOp::Sum, x, to) => {
@@ -218,9 +308,8 @@ impl<'b> Walk<'b, '_> {
 
     /// Returns true if a step is linear and its constant factors are bounded.
     fn is_linear(&self, steps: &Steps, step: &Step) -> bool {
-        let is_constant = |id: &StepId| matches!(steps.steps[*id].step, Step::Constant(_));
         let factors = |id: &StepId, factor: fn(Interval) -> Interval| {
-            is_constant(id) && self.elements(*id).iter().all(|x| factor(*x).magnitude() < MAX_MAGNITUDE)
+            is_constant(steps, *id) && self.elements(*id).iter().all(|x| factor(*x).magnitude() < MAX_MAGNITUDE)
         };
         match step {
             Step::Move(..) | Step::Reduce(ReduceOp::Sum, ..) | Step::Cast(_) | Step::Linear(..) => true,
@@ -260,7 +349,7 @@ impl<'b> Walk<'b, '_> {
 
     /// Propagates through a linear scalar operation.
     fn pass_scalar(&mut self, steps: &Steps, op: Alu, operands: &[StepId], mut a: Vec<f64>) {
-        let is_constant = |id: &StepId| matches!(steps.steps[*id].step, Step::Constant(_));
+        let is_constant = |id: &StepId| is_constant(steps, *id);
         let negate = |a: &mut Vec<f64>| a.iter_mut().for_each(|a| *a = -*a);
         match (op, operands) {
             (Alu::Neg, [x]) => {
@@ -299,6 +388,94 @@ impl<'b> Walk<'b, '_> {
         self.add(x, a);
     }
 
+    /// Returns the planes of an operation's elements; `None` if one has none.
+    fn planes(&self, op: Alu, operands: &[StepId]) -> Option<Vec<[Plane; 2]>> {
+        let (x, y) = (self.elements(operands[0]), self.elements(operands[1]));
+        let is_bounded = |x: &Interval| x.magnitude() < MAX_MAGNITUDE;
+        if !x.iter().chain(y).all(is_bounded) {
+            return None;
+        }
+        x.iter().zip(y).map(|(x, y)| planes(op, *x, *y)).collect()
+    }
+
+    /// Propagates through an operation of two operands by the lower plane or, for a negative coefficient, the upper plane.
+    fn pass_joint(&mut self, steps: &Steps, operands: [StepId; 2], planes: &[[Plane; 2]], a: &[f64]) {
+        let numel = planes.len().max(1);
+        self.terms += planes.len();
+        for (row, a) in a.chunks_exact(numel).enumerate() {
+            for (a, [below, above]) in a.iter().zip(planes).filter(|(a, _)| **a != 0.0) {
+                let term = a * if *a > 0.0 { below.offset } else { above.offset };
+                self.sums.constant[row] += term;
+                self.sums.magnitude[row] += term.abs();
+            }
+        }
+        for (operand, slope) in [(operands[0], (|plane| plane.x) as fn(&Plane) -> f64), (operands[1], |plane| plane.y)]
+        {
+            let moved = |(a, [below, above]): (&f64, &[Plane; 2])| match () {
+                () if *a == 0.0 => 0.0,
+                () if *a > 0.0 => a * slope(below),
+                () => a * slope(above),
+            };
+            let moved: Vec<f64> = a.chunks_exact(numel).flat_map(|a| a.iter().zip(planes).map(moved)).collect();
+            self.charge(&moved, self.elements(operand).iter().map(|x| EPSILON * x.magnitude()));
+            self.add_operand(steps, operand, moved);
+        }
+    }
+
+    /// Propagates through a function by its lower line or, for a negative coefficient, its upper line.
+    fn pass_univariate(&mut self, x: StepId, id: StepId, mut a: Vec<f64>) {
+        let (elements, found) = (self.elements(x), &self.bounds[id].lines);
+        // As in `replace`, a coefficient of 0 does not cancel an unknown value.
+        if found.iter().any(|line| line.below[1].is_nan()) {
+            self.sums.constant.fill(f64::NEG_INFINITY);
+        }
+        let lines = found.chunks(LANES).zip(elements.chunks(LANES)).map(|(lines, x)| {
+            let of = |value: fn(&Line) -> f64| std::array::from_fn(|lane| lines.get(lane).map_or(0.0, value));
+            let per_unit = std::array::from_fn(|lane| x.get(lane).map_or(0.0, |x| EPSILON * x.magnitude()));
+            Lines {
+                below: of(|line| line.below[0]),
+                base: of(|line| line.below[1]),
+                above: of(|line| line.above[0]),
+                offset: of(|line| line.above[1]),
+                per_unit,
+            }
+        });
+        self.terms += elements.len();
+        lanes::relax::<true>(&mut a, elements.len(), &lines.collect::<Vec<Lines>>(), &mut self.sums);
+        self.add(x, a);
+    }
+
+    /// Propagates through max(x, 0) with given slopes of the lower lines, and subtracts `beta`·sign·x, which is not negative where the
+    /// splits hold.
+    fn pass_split(&mut self, x: StepId, layer: &Layer, a: &[f64]) {
+        let elements = self.elements(x);
+        let numel = elements.len();
+        self.terms += numel;
+        let mut result = vec![0.0; a.len()];
+        for (row, a) in a.chunks_exact(numel.max(1)).enumerate() {
+            for (at, (a, x)) in a.iter().zip(elements).enumerate() {
+                let index = row * numel + at;
+                let line = Relaxed::of(*x);
+                let is_unstable = x.lo < 0.0 && x.hi > 0.0;
+                // Any slope from 0 to 1 is sound below an unstable ReLU.
+                let below = if is_unstable { f64::from(layer.alpha[index]).clamp(0.0, 1.0) } else { line.below };
+                let slope = if *a > 0.0 { below } else { line.above };
+                let term = if *a < 0.0 { a * line.offset } else { 0.0 };
+                let passed = if *a == 0.0 { 0.0 } else { a * slope };
+                let multiplier = f64::from(layer.sign[at]) * f64::from(layer.beta[index]).max(0.0);
+                #[cfg(test)]
+                let multiplier =
+                    if crate::fault::is(crate::fault::Fault::Multiplier) { -multiplier } else { multiplier };
+                result[index] = passed - multiplier;
+                self.sums.constant[row] += term;
+                self.sums.magnitude[row] += term.abs();
+                let cost = (passed.abs() + multiplier.abs()) * EPSILON * x.magnitude();
+                self.sums.error[row] += if passed == 0.0 && multiplier == 0.0 { 0.0 } else { cost };
+            }
+        }
+        self.add(x, result);
+    }
+
     /// Propagates through max(x, 0): 0 or x if the sign of x is known, else the lower line or, for a negative coefficient, the upper line.
     fn pass_relu(&mut self, x: StepId, mut a: Vec<f64>) {
         let elements = self.elements(x);
@@ -308,13 +485,14 @@ impl<'b> Walk<'b, '_> {
             let per_unit = std::array::from_fn(|lane| x.get(lane).map_or(0.0, |x| EPSILON * x.magnitude()));
             Lines {
                 below: of(|line| line.below),
+                base: [0.0; LANES],
                 above: of(|line| line.above),
                 offset: of(|line| line.offset),
                 per_unit,
             }
         });
         self.terms += elements.len();
-        lanes::relax(&mut a, elements.len(), &lines.collect::<Vec<Lines>>(), &mut self.sums);
+        lanes::relax::<false>(&mut a, elements.len(), &lines.collect::<Vec<Lines>>(), &mut self.sums);
         self.add(x, a);
     }
 }

@@ -305,6 +305,23 @@ impl Claim {
         }
     }
 
+    /// Returns the radius of the ball and the width of its range `clip`, infinite without one; `None` if the set is not a ball.
+    pub fn radius(&self) -> Option<(f64, f64)> {
+        match &self.set {
+            Set::Ranges(_) => None,
+            Set::Ball { radius, clip, .. } => Some((*radius, clip.map_or(f64::INFINITY, |(lo, hi)| hi - lo))),
+        }
+    }
+
+    /// Returns the claim with another radius of the ball.
+    pub fn with_radius(&self, radius: f64) -> Claim {
+        let mut claim = self.clone();
+        if let Set::Ball { radius: old, .. } = &mut claim.set {
+            *old = radius;
+        }
+        claim
+    }
+
     /// Returns the property of a network with this many inputs. `center` is the center of the ball, and `output` the output at the center,
     /// or at any input if the set is not a ball.
     ///

@@ -7,6 +7,7 @@ use panoply_ir::reduce::ReduceOp;
 
 use crate::interval::Interval;
 use crate::steps::{Entry, Step};
+use crate::univariate::{Node, Operation};
 
 /// A rule, by the operation that it bounds.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -18,6 +19,7 @@ pub enum Rule {
     Reduce(ReduceOp),
     Linear,
     MatMul,
+    Univariate,
 }
 
 /// One way of being wrong.
@@ -29,6 +31,22 @@ pub enum Fault {
     High(Rule),
     /// Backward propagation through an operation returns coefficients that are too small.
     Coefficients(Rule),
+    /// The derivative of an operation inside a function of one element is 0.
+    Derivative(Rule),
+    /// The plane below an operation of two operands is too high.
+    LowPlane(Alu),
+    /// The plane above an operation of two operands is too low.
+    HighPlane(Alu),
+    /// The errors of arithmetic inside a function of one element are omitted.
+    FloatError,
+    /// The values at the ends of a cell are those of another branch.
+    Limit,
+    /// The lines of a function of one element are bounded at the ends of its interval only.
+    Ends,
+    /// The multiplier of a split has the wrong sign.
+    Multiplier,
+    /// A split excludes more than the inputs with the other sign.
+    Split,
     /// The upper line of an unstable ReLU is too low.
     UpperLine,
     /// The lower line of an unstable ReLU has a slope above 1.
@@ -72,6 +90,7 @@ pub fn rule(step: &Step) -> Option<Rule> {
         Step::Reduce(op, ..) => Rule::Reduce(*op),
         Step::Linear(..) => Rule::Linear,
         Step::MatMul(..) => Rule::MatMul,
+        Step::Univariate(..) => Rule::Univariate,
         Step::Input | Step::Constant(_) | Step::Unknown => return None,
     })
 }
@@ -91,4 +110,26 @@ pub fn scale(step: &Step, coefficients: &mut [f64]) {
     if rule(step).is_some_and(|rule| is(Fault::Coefficients(rule))) {
         coefficients.iter_mut().for_each(|a| *a *= 0.8);
     }
+}
+
+/// Returns the derivative of a node, 0 if its rule is wrong.
+pub fn slope(node: &Node, slope: Interval) -> Interval {
+    let rule = match &node.operation {
+        Operation::Alu(op) => Rule::Alu(*op),
+        Operation::Relu => Rule::Relu,
+        Operation::Cast => Rule::Cast,
+        Operation::Root | Operation::Constant(_) => return slope,
+    };
+    if is(Fault::Derivative(rule)) { Interval::point(0.0) } else { slope }
+}
+
+/// Returns the error of a node, or 0 if errors are omitted.
+pub fn error(error: f64) -> f64 {
+    if is(Fault::FloatError) { 0.0 } else { error }
+}
+
+/// Moves planes towards each other if their rule is wrong.
+pub fn shift(op: Alu, low: &mut f64, high: &mut f64) {
+    *low += if is(Fault::LowPlane(op)) { 0.05 } else { 0.0 };
+    *high -= if is(Fault::HighPlane(op)) { 0.05 } else { 0.0 };
 }

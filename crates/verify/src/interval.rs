@@ -4,8 +4,6 @@
 
 use std::ops::{Add, Mul, Neg, Sub};
 
-use panoply_ir::Alu;
-
 /// The real numbers from `lo` to `hi`. Bools are 0 and 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Interval {
@@ -33,7 +31,7 @@ impl Interval {
     }
 
     /// Widens rounded bounds so that they contain the exact result.
-    fn outward(lo: f64, hi: f64) -> Interval {
+    pub(crate) fn outward(lo: f64, hi: f64) -> Interval {
         Interval::new(lo.next_down(), hi.next_up())
     }
 
@@ -68,7 +66,7 @@ impl Interval {
         if defined { Interval::outward(1.0 / self.hi, 1.0 / self.lo) } else { Interval::ENTIRE }
     }
 
-    fn abs(self) -> Interval {
+    pub(crate) fn abs(self) -> Interval {
         if !self.is_finite() {
             return Interval::ENTIRE;
         }
@@ -83,52 +81,13 @@ impl Interval {
     }
 
     /// Applies a non-decreasing function that is exact in f64, such as rounding.
-    fn monotone(self, function: fn(f64) -> f64) -> Interval {
+    pub(crate) fn monotone(self, function: fn(f64) -> f64) -> Interval {
         Interval::new(function(self.lo), function(self.hi))
     }
 
     /// Returns a bool: 1 if `surely`, 0 if not `maybe`, else unknown.
-    fn truth(surely: bool, maybe: bool) -> Interval {
+    pub(crate) fn truth(surely: bool, maybe: bool) -> Interval {
         Interval { lo: f64::from(u8::from(surely)), hi: f64::from(u8::from(maybe)) }
-    }
-
-    /// Applies a scalar operation to intervals of floats; returns `None` if there is no rule for it.
-    pub fn alu(op: Alu, x: &[Interval]) -> Option<Interval> {
-        let finite = x.iter().all(|x| x.is_finite());
-        let unless_unknown = |interval: Interval| if finite { interval } else { Interval::ENTIRE };
-        let compared = |surely: bool, maybe: bool| {
-            if finite { Interval::truth(surely, maybe) } else { Interval::truth(false, true) }
-        };
-        Some(match (op, x) {
-            (Alu::Neg, [x]) => x.neg(),
-            (Alu::Abs, [x]) => x.abs(),
-            (Alu::Floor, [x]) => x.monotone(f64::floor),
-            (Alu::Ceil, [x]) => x.monotone(f64::ceil),
-            (Alu::Round, [x]) => x.monotone(f64::round_ties_even),
-            (Alu::Trunc, [x]) => x.monotone(f64::trunc),
-            (Alu::Sqrt, [x]) if x.lo >= 0.0 && finite => {
-                let root = Interval::outward(x.lo.sqrt(), x.hi.sqrt());
-                Interval { lo: root.lo.max(0.0), hi: root.hi }
-            }
-            (Alu::Sqrt, [_]) => Interval::ENTIRE,
-            (Alu::Add, [x, y]) => x.add(*y),
-            (Alu::Sub, [x, y]) => x.sub(*y),
-            (Alu::Mul, [x, y]) => x.mul(*y),
-            (Alu::Div, [x, y]) => x.mul(y.recip()),
-            (Alu::Min, [x, y]) => unless_unknown(Interval { lo: x.lo.min(y.lo), hi: x.hi.min(y.hi) }),
-            (Alu::Max, [x, y]) => unless_unknown(Interval { lo: x.lo.max(y.lo), hi: x.hi.max(y.hi) }),
-            (Alu::Lt, [x, y]) => compared(x.hi < y.lo, x.lo < y.hi),
-            (Alu::Le, [x, y]) => compared(x.hi <= y.lo, x.lo <= y.hi),
-            (Alu::Eq, [x, y]) => compared(x.is_point() && x == y, x.lo <= y.hi && y.lo <= x.hi),
-            (Alu::Ne, [x, y]) => compared(x.hi < y.lo || y.hi < x.lo, !(x.is_point() && x == y)),
-            (Alu::Select, [condition, x, y]) => match (condition.lo, condition.hi) {
-                (1.0, 1.0) => *x,
-                (0.0, 0.0) => *y,
-                _ => x.hull(*y),
-            },
-            (Alu::Fma, [x, y, z]) => x.mul(*y).add(*z),
-            _ => return None,
-        })
     }
 }
 
@@ -171,12 +130,18 @@ impl Mul for Interval {
             return Interval::point(0.0);
         }
         let ends = [self.lo * other.lo, self.lo * other.hi, self.hi * other.lo, self.hi * other.hi];
-        Interval::outward(ends.into_iter().fold(ends[0], f64::min), ends.into_iter().fold(ends[0], f64::max))
+        let product =
+            Interval::outward(ends.into_iter().fold(ends[0], f64::min), ends.into_iter().fold(ends[0], f64::max));
+        // Rounding outwards does not change the sign of a product whose factors have known signs.
+        let is_positive = (self.lo >= 0.0 && other.lo >= 0.0) || (self.hi <= 0.0 && other.hi <= 0.0);
+        if is_positive { Interval { lo: product.lo.max(0.0), hi: product.hi } } else { product }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use panoply_ir::Alu;
+
     use super::*;
 
     fn at(lo: f64, hi: f64) -> Interval {

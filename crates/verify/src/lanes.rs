@@ -47,12 +47,17 @@ pub fn in_lanes(elements: impl IntoIterator<Item = f64>) -> Vec<Lane> {
     lanes
 }
 
+/// A row of a panel, aligned such that no vector register is loaded from two cache lines.
+#[repr(align(64))]
+#[derive(Clone, Copy, Debug)]
+struct Row(Lane);
+
 /// A batch of matrices `[batch, n, k]` in panels of [`LANES`] columns, padded with 0.
 #[derive(Clone, Debug)]
 pub struct Panels {
     n: usize,
     k: usize,
-    elements: Vec<Lane>,
+    elements: Vec<Row>,
 }
 
 impl Panels {
@@ -63,7 +68,7 @@ impl Panels {
             for first in (0..k).step_by(LANES) {
                 for row in 0..n {
                     let at = |lane: usize| if first + lane < k { element(product, row, first + lane) } else { 0.0 };
-                    elements.push(std::array::from_fn(at));
+                    elements.push(Row(std::array::from_fn(at)));
                 }
             }
         }
@@ -71,7 +76,7 @@ impl Panels {
     }
 
     /// Returns the panels of one matrix.
-    fn of(&self, product: usize) -> &[Lane] {
+    fn of(&self, product: usize) -> &[Row] {
         let length = self.n * self.k.div_ceil(LANES);
         &self.elements[product * length..][..length]
     }
@@ -97,7 +102,7 @@ pub fn multiply(a: &[f64], panels: &Panels, batch: usize, m: usize) -> Vec<f64> 
 
 struct Multiply<'a> {
     a: &'a [f64],
-    panels: &'a [Lane],
+    panels: &'a [Row],
     n: usize,
     k: usize,
     result: &'a mut [f64],
@@ -148,7 +153,7 @@ fn mark(a: &[f64], n: usize, seen: &mut [f64], used: &mut Vec<u32>) {
 #[inline(always)]
 fn tile<const R: usize>(
     a: &[f64],
-    panels: &[Lane],
+    panels: &[Row],
     used: &[u32],
     (n, k): (usize, usize),
     result: &mut [f64],
@@ -158,7 +163,7 @@ fn tile<const R: usize>(
     for (panel, first) in panels.chunks_exact(n).zip((0..k).step_by(LANES)) {
         let mut sums = [[0.0; LANES]; R];
         for column in used {
-            let weights = panel[*column as usize];
+            let Row(weights) = panel[*column as usize];
             for row in 0..R {
                 let a = rows[row][*column as usize];
                 for lane in 0..LANES {
@@ -183,7 +188,7 @@ pub fn spread(x: [&[f64]; 3], panels: &Panels, product: usize) -> Triple {
 
 struct Spread<'a> {
     x: [&'a [f64]; 3],
-    panels: &'a [Lane],
+    panels: &'a [Row],
     k: usize,
 }
 
@@ -196,7 +201,7 @@ impl Loop for Spread<'_> {
         let mut result = [(); 3].map(|()| Vec::with_capacity(k + LANES));
         for panel in panels.chunks_exact(centers.len().max(1)) {
             let mut sums = [[0.0; LANES]; 3];
-            for (((weights, center), radius), magnitude) in panel.iter().zip(centers).zip(radii).zip(magnitudes) {
+            for (((Row(weights), center), radius), magnitude) in panel.iter().zip(centers).zip(radii).zip(magnitudes) {
                 for lane in 0..LANES {
                     let weight = weights[lane];
                     sums[0][lane] = mul_add(is_fused, weight, *center, sums[0][lane]);
@@ -305,11 +310,13 @@ impl Loop for Minimum<'_> {
     }
 }
 
-/// Linear relaxations: `below`·x ≤ f(x) ≤ `above`·x + `offset`, and the error per unit of coefficient of x.
+/// Linear relaxations: `below`·x + `base` ≤ f(x) ≤ `above`·x + `offset`, and the error per unit of coefficient of x.
 #[derive(Clone, Copy, Debug)]
 pub struct Lines {
     /// Slopes of the lower lines.
     pub below: Lane,
+    /// Constants of the lower lines.
+    pub base: Lane,
     /// Slopes of the upper lines.
     pub above: Lane,
     /// Constants of the upper lines.
@@ -318,12 +325,13 @@ pub struct Lines {
     pub per_unit: Lane,
 }
 
-/// Replaces the coefficients of f(x) by those of x: the lower line if positive, the upper line if negative.
-pub fn relax(a: &mut [f64], numel: usize, lines: &[Lines], sums: &mut Sums) {
-    vectorized(Relax { a, numel, lines, sums });
+/// Replaces the coefficients of f(x) by those of x: the lower line if positive, the upper line if negative. Without `BASE` the constants of
+/// the lower lines are 0.
+pub fn relax<const BASE: bool>(a: &mut [f64], numel: usize, lines: &[Lines], sums: &mut Sums) {
+    vectorized(Relax::<BASE> { a, numel, lines, sums });
 }
 
-struct Relax<'a> {
+struct Relax<'a, const BASE: bool> {
     a: &'a mut [f64],
     numel: usize,
     lines: &'a [Lines],
@@ -331,7 +339,7 @@ struct Relax<'a> {
 }
 
 #[inline(always)]
-fn relaxed(a: &mut Lane, lines: &Lines, [constant, magnitude, error]: &mut [Lane; 3]) {
+fn relaxed<const BASE: bool>(a: &mut Lane, lines: &Lines, [constant, magnitude, error]: &mut [Lane; 3]) {
     for lane in 0..LANES {
         let old = a[lane];
         let line = if old > 0.0 { lines.below[lane] } else { lines.above[lane] };
@@ -345,10 +353,17 @@ fn relaxed(a: &mut Lane, lines: &Lines, [constant, magnitude, error]: &mut [Lane
         constant[lane] += term;
         magnitude[lane] += term.abs();
         error[lane] += if new == 0.0 { 0.0 } else { cost };
+        // Apart from the rest, which is compiled to vector instructions without branches.
+        if BASE {
+            let raised = old * lines.base[lane];
+            let term = if old > 0.0 { raised } else { 0.0 };
+            constant[lane] += term;
+            magnitude[lane] += term.abs();
+        }
     }
 }
 
-impl Loop for Relax<'_> {
+impl<const BASE: bool> Loop for Relax<'_, BASE> {
     type Output = ();
 
     #[inline(always)]
@@ -358,11 +373,11 @@ impl Loop for Relax<'_> {
             let mut totals = [[0.0; LANES]; 3];
             let (whole, rest) = a.as_chunks_mut::<LANES>();
             for (a, lines) in whole.iter_mut().zip(lines) {
-                relaxed(a, lines, &mut totals);
+                relaxed::<BASE>(a, lines, &mut totals);
             }
             if let (false, Some(lines)) = (rest.is_empty(), lines.get(whole.len())) {
                 let mut last = padded(rest);
-                relaxed(&mut last, lines, &mut totals);
+                relaxed::<BASE>(&mut last, lines, &mut totals);
                 rest.copy_from_slice(&last[..rest.len()]);
             }
             sums.constant[row] += total(totals[0]);

@@ -1,8 +1,9 @@
 //! Proofs of properties of networks: no input of a set has an output that violates the property.
 //!
 //! In the order of data flow: [`vnnlib`] and [`claim`] (the property as cases of forbidden outputs), [`Program`](panoply_tensor::Program) (the graph of
-//! the function), [`steps`] (the graph with inlined calls, over flat arrays), [`values`] (interval bounds of every step), [`backward`]
-//! (linear bounds), `lanes` (their inner loops), [`attack`] (counterexamples), [`search`] (branch and bound over boxes of inputs). [`interval`] and [`decimal`] enclose
+//! the function), [`steps`] (the graph with inlined calls, over flat arrays), [`fuse`] (functions of one element), [`values`] (interval bounds of
+//! every step), [`univariate`] and `planes` (linear bounds of scalar operations), [`backward`] (linear bounds of the network), [`split`] and [`dual`] (splits of ReLUs, optimized slopes), `lanes` (their inner
+//! loops), [`attack`] (counterexamples), [`search`] (branch and bound over boxes of inputs), [`radius`] (bisection of the size of a ball). [`vnncomp`] reads and writes the competition's files. [`interval`], [`functions`] and [`decimal`] enclose
 //! numbers that floats do not represent.
 //!
 //! This crate does not depend on networks, model files or the command line. Every bound is rounded outwards, an operation without a rule is
@@ -14,20 +15,29 @@ pub mod attack;
 pub mod backward;
 pub mod claim;
 pub mod decimal;
+pub mod dual;
 #[cfg(test)]
 mod fault;
+pub mod functions;
+pub mod fuse;
 pub mod interval;
 mod lanes;
+mod planes;
 mod property;
+pub mod radius;
 mod region;
+pub mod rounding;
 #[cfg(test)]
 mod sabotage;
 mod search;
+pub mod split;
 pub mod steps;
+pub mod univariate;
 pub mod values;
+pub mod vnncomp;
 pub mod vnnlib;
 
 pub use interval::Interval;
 pub use property::{Case, Constraint, Property, Range};
-pub use search::{Counterexample, Options, Progress, Report, Verdict, verify};
+pub use search::{Counterexample, Options, Progress, Report, Verdict, check, verify};
 pub use values::Arithmetic;

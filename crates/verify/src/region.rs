@@ -1,9 +1,11 @@
-//! Boxes of the search: parts excluded by linear bounds are clipped, the rest is split in two.
+//! Boxes of the search: parts excluded by linear bounds are clipped, the rest is split in two, by an input or by the sign of a ReLU's operand.
 
 use std::sync::Arc;
 
 use crate::backward::Known;
 use crate::interval::Interval;
+use crate::split::{Duals, Split};
+use crate::steps::StepId;
 
 /// Minimum coefficient for choosing a split, as a fraction of the largest one.
 const SLOPE_FLOOR: f64 = 0.1;
@@ -24,6 +26,12 @@ pub struct Region {
     pub depth: usize,
     /// Bounds from an enclosing box, which hold in this one too.
     pub known: Arc<Known>,
+    /// Signs of operands of ReLUs that restrict the box further.
+    pub splits: Vec<Split>,
+    /// Step of the last split: bounds up to it are those in `known`.
+    pub first: StepId,
+    /// Slopes and multipliers to start with, for the constraints of all cases in order.
+    pub duals: Option<Arc<Duals>>,
 }
 
 /// A case that linear bounds do not exclude.
@@ -94,19 +102,15 @@ impl Region {
     /// Returns the approximate size in memory.
     pub fn bytes(&self) -> usize {
         let known: usize = self.known.iter().map(Vec::len).sum();
-        256 + (known + self.input.len()) * size_of::<Interval>() + self.cases.len() * size_of::<usize>()
+        let duals = self.duals.as_ref().map_or(0, |duals| duals.bytes()) + self.splits.len() * size_of::<Split>();
+        256 + (known + self.input.len()) * size_of::<Interval>() + self.cases.len() * size_of::<usize>() + duals
     }
 
     /// Splits the remaining box in two, along the input with the largest effect on the linear bounds. Returns `None` if no input has a
     /// float between its ends.
     pub fn split(&self, left: &[Open<'_>], known: Known) -> Option<Box<[Region; 2]>> {
-        let mut input = left.first()?.input.clone();
-        for open in &left[1..] {
-            input.iter_mut().zip(&open.input).for_each(|(x, other)| *x = x.hull(*other));
-        }
+        let (input, volume) = self.rest(left)?;
         let width = |x: &Interval| x.hi - x.lo;
-        let shrunk = |(new, old): (&Interval, &Interval)| if width(old) > 0.0 { width(new) / width(old) } else { 1.0 };
-        let volume = self.volume * input.iter().zip(&self.input).map(shrunk).product::<f64>();
         // The coefficient measures the effect of a split on the bound. Inputs with small coefficients can still change the sign of ReLUs.
         let slope = |n: usize| left.iter().map(|open| open.slopes[n].abs()).sum::<f64>() * self.whole[n];
         let least = SLOPE_FLOOR * (0..input.len()).map(slope).fold(0.0, f64::max);
@@ -114,14 +118,63 @@ impl Region {
         let middle = |n: usize| input[n].lo + 0.5 * width(&input[n]);
         let inner = |n: &usize| input[*n].lo < middle(*n) && middle(*n) < input[*n].hi;
         let at = (0..input.len()).filter(inner).max_by(|a, b| score(*a).total_cmp(&score(*b)))?;
-        let (cases, known) = (left.iter().map(|open| open.case).collect::<Vec<usize>>(), Arc::new(known));
+        let known = Arc::new(known);
         let half = |lo: f64, hi: f64| {
-            let mut half = input.clone();
-            half[at] = Interval { lo, hi };
-            let (cases, whole, known) = (cases.clone(), self.whole.clone(), known.clone());
-            Region { input: half, cases, volume: volume / 2.0, whole, depth: self.depth + 1, known }
+            let mut half = self.child(left, input.clone(), volume, &known);
+            half.input[at] = Interval { lo, hi };
+            half
         };
         Some(Box::new([half(input[at].lo, middle(at)), half(middle(at), input[at].hi)]))
+    }
+
+    /// Splits the remaining box by the sign of the operand of a ReLU. `duals` are those of the constraints of the cases that are left.
+    pub fn split_relu(
+        &self,
+        left: &[Open<'_>],
+        known: Known,
+        (relu, element): (StepId, usize),
+        duals: &Duals,
+        rows: &[usize],
+    ) -> Option<Box<[Region; 2]>> {
+        let (input, volume) = self.rest(left)?;
+        let known = Arc::new(known);
+        let half = |is_positive: bool| {
+            let mut half = self.child(left, input.clone(), volume, &known);
+            half.splits.push(Split { relu, element, is_positive });
+            half.duals = Some(Arc::new(duals.rows(rows, &half.splits)));
+            half.first = relu;
+            half
+        };
+        Some(Box::new([half(true), half(false)]))
+    }
+
+    /// Returns the box in which a case is left, and its volume.
+    fn rest(&self, left: &[Open<'_>]) -> Option<(Vec<Interval>, f64)> {
+        let mut input = left.first()?.input.clone();
+        for open in &left[1..] {
+            input.iter_mut().zip(&open.input).for_each(|(x, other)| *x = x.hull(*other));
+        }
+        let width = |x: &Interval| x.hi - x.lo;
+        let shrunk = |(new, old): (&Interval, &Interval)| if width(old) > 0.0 { width(new) / width(old) } else { 1.0 };
+        let volume = self.volume * input.iter().zip(&self.input).map(shrunk).product::<f64>();
+        Some((input, volume))
+    }
+
+    /// Returns half of the remaining box.
+    fn child(&self, left: &[Open<'_>], input: Vec<Interval>, volume: f64, known: &Arc<Known>) -> Region {
+        let cases = left.iter().map(|open| open.case).collect();
+        let (whole, known, splits) = (self.whole.clone(), known.clone(), self.splits.clone());
+        Region {
+            input,
+            cases,
+            volume: volume / 2.0,
+            whole,
+            depth: self.depth + 1,
+            known,
+            splits,
+            first: 0,
+            duals: None,
+        }
     }
 }
 

@@ -1,17 +1,21 @@
 //! Mutation tests: with any one rule of bounding made wrong, a comparison with densely sampled values fails.
 
 use panoply_ir::Alu;
+use panoply_ir::alu::Math;
 use panoply_ir::reduce::ReduceOp;
 use panoply_tensor::{DType, Device, Result, Rng, Tensor, program};
 
 use crate::attack::uniform;
-use crate::backward::{Rows, lower, tightened};
+use crate::backward::{Rows, lower, tightened, tightened_with};
+use crate::dual;
 use crate::fault::{self, Fault, Rule};
+use crate::fuse;
 use crate::interval::Interval;
 use crate::property::Constraint;
 use crate::region::Open;
 use crate::search::at_least;
-use crate::steps::{self, Steps};
+use crate::split::{Duals, Split};
+use crate::steps::{self, Step, Steps};
 use crate::values::{self, Arithmetic};
 
 /// Name, number of inputs and function.
@@ -57,6 +61,28 @@ const CASES: &[Case] = &[
         let weight = Tensor::from_slice(&[1f32, -2.0, 0.5, 0.25, 3.0, -1.0], [3, 2]);
         Ok(x.unsqueeze(0).matmul(&weight).squeeze(0))
     }),
+    ("pow", 2, |x| Ok((x.abs() + 0.1).pow(1.7))),
+    ("exp", 2, |x| Ok(x.exp())),
+    ("exp2", 2, |x| Ok(x.exp2())),
+    ("expm1", 2, |x| Ok(x.expm1())),
+    ("log", 2, |x| Ok((x.abs() + 0.1).log())),
+    ("log2", 2, |x| Ok((x.abs() + 0.1).log2())),
+    ("log1p", 2, |x| Ok((x.abs() + 0.1).log1p())),
+    ("sin", 2, |x| Ok(x.sin())),
+    ("cos", 2, |x| Ok(x.cos())),
+    ("tan", 2, |x| Ok((x * 0.5).tan())),
+    ("atan", 2, |x| Ok(x.atan())),
+    ("tanh", 2, |x| Ok(x.tanh())),
+    ("erf", 2, |x| Ok(x.erf())),
+    ("compositions", 2, |x| {
+        let steep = x.clamp(-1.5, 1.2) * x;
+        Ok(((steep.relu() - x.abs()) / (x.square() + 0.5)).minimum(x)
+            + x.cast(DType::F64).exp().cast(DType::F32).maximum(x))
+    }),
+    ("root of a wave", 2, |x| Ok(((x * 3.0).sin() + 1.2).sqrt())),
+    ("power of a wave", 2, |x| Ok(((x * 3.0).sin() + 1.2).pow(1.7))),
+    ("jump", 2, |x| Ok((x + 1.0).where_self(&x.lt(0.0), &(x - 1.0)))),
+    ("activations", 2, |x| Ok(x.silu() + x.gelu().tanh() - x.softplus())),
     ("matmul of two", 4, |x| {
         let square = x.reshape([2, 2]);
         Ok(square.matmul(&square.t()).flatten(0, -1))
@@ -83,28 +109,53 @@ fn faults() -> Vec<Fault> {
         Alu::Eq,
         Alu::Ne,
         Alu::Select,
+        Alu::Pow,
     ];
+    let functions = Math::ALL.map(Alu::Math);
     let reduced = [ReduceOp::Sum, ReduceOp::Max, ReduceOp::Min];
     let mut rules = vec![Rule::Move, Rule::Relu, Rule::Cast, Rule::Linear, Rule::MatMul];
-    rules.extend(scalar.map(Rule::Alu));
+    rules.extend(scalar.into_iter().chain(functions).map(Rule::Alu));
     rules.extend(reduced.map(Rule::Reduce));
     let linear = [Alu::Neg, Alu::Add, Alu::Sub, Alu::Mul, Alu::Div].map(Rule::Alu);
-    let linear =
-        linear.into_iter().chain([Rule::Move, Rule::Cast, Rule::Linear, Rule::Relu, Rule::Reduce(ReduceOp::Sum)]);
+    let linear = linear.into_iter().chain([
+        Rule::Move,
+        Rule::Cast,
+        Rule::Linear,
+        Rule::Relu,
+        Rule::Univariate,
+        Rule::Reduce(ReduceOp::Sum),
+    ]);
     let others =
         [Fault::UpperLine, Fault::LowerLine, Fault::Inactive, Fault::Constants, Fault::Constraint, Fault::Clip];
     let intervals = rules.into_iter().flat_map(|rule| [Fault::Low(rule), Fault::High(rule)]);
-    intervals.chain(linear.map(Fault::Coefficients)).chain(others).chain([Fault::Infinite]).collect()
+    let inner = [Alu::Neg, Alu::Abs, Alu::Add, Alu::Sub, Alu::Mul, Alu::Div, Alu::Min, Alu::Max, Alu::Sqrt, Alu::Pow];
+    let inner = inner.into_iter().chain(functions).map(Rule::Alu).chain([Rule::Relu, Rule::Cast]);
+    let joint = [Alu::Mul, Alu::Min, Alu::Max].into_iter().flat_map(|op| [Fault::LowPlane(op), Fault::HighPlane(op)]);
+    let others = others.into_iter().chain([
+        Fault::Infinite,
+        Fault::FloatError,
+        Fault::Limit,
+        Fault::Ends,
+        Fault::Multiplier,
+        Fault::Split,
+    ]);
+    intervals
+        .chain(linear.map(Fault::Coefficients))
+        .chain(inner.map(Fault::Derivative))
+        .chain(joint)
+        .chain(others)
+        .collect()
 }
 
-/// Compiles all functions; without a fault, because constants are folded.
+/// Compiles all functions, with and without fusion; without a fault, because constants are folded.
 fn compiled() -> Vec<(&'static str, Steps)> {
     let compile = |(name, inputs, run): &Case| {
         let zeros = Tensor::from_slice(&vec![0f32; *inputs], [*inputs]);
         let traced = program(|x| Ok(vec![run(&x[0])?]), &[&zeros]).unwrap();
-        (*name, steps::compile(&traced, Arithmetic::Real).unwrap())
+        let fused = fuse::compile(&traced, Arithmetic::Real).unwrap();
+        [(*name, steps::compile(&traced, Arithmetic::Real).unwrap()), (*name, fused)]
     };
-    Device::get("cpu").unwrap().scope(|| CASES.iter().map(compile).collect())
+    Device::get("cpu").unwrap().scope(|| CASES.iter().flat_map(compile).collect())
 }
 
 /// Returns the first contradiction between bounds and values at random points and corners of random boxes.
@@ -199,13 +250,85 @@ fn wrong_region(rng: &mut Rng) -> Option<String> {
     None
 }
 
+/// Returns a contradiction between bounds of the inputs that satisfy splits of ReLUs, and the values at such inputs.
+fn wrong_split(steps: &Steps, rng: &mut Rng) -> Option<String> {
+    let operand = |id: usize| match steps.steps[id].step {
+        Step::Relu(x) => Some((id, x)),
+        _ => None,
+    };
+    let relus: Vec<(usize, usize)> = (0..steps.steps.len()).filter_map(operand).collect();
+    let outputs = steps.steps[steps.output].numel;
+    for _ in 0..30 {
+        let inputs = steps.steps[steps.input].numel;
+        let end = |rng: &mut Rng| uniform(rng) * 4.0 - 2.0;
+        let input: Vec<Interval> = (0..inputs).map(|_| Interval::new(end(rng), end(rng))).collect();
+        let (_, known) = tightened(steps, &input, &[]);
+        let split = |(relu, x): &(usize, usize)| {
+            let element = (uniform(rng) * steps.steps[*x].numel as f64) as usize;
+            Split { relu: *relu, element, is_positive: uniform(rng) < 0.5 }
+        };
+        let splits: Vec<Split> = relus.iter().map(split).collect();
+        let found = tightened_with(steps, &input, &known, &splits, 0);
+        let row = |sign: f64, at: usize| (0..outputs).map(move |n| if n == at { sign } else { 0.0 });
+        let output = (0..outputs).flat_map(|at| row(1.0, at).chain(row(-1.0, at))).collect();
+        let rows = Rows { count: 2 * outputs, output, input: Vec::new() };
+        let optimized = found.as_ref().map(|(bounds, _)| {
+            let mut duals = Duals::new(steps, bounds, &splits, rows.count);
+            duals.layers.iter_mut().for_each(|layer| layer.beta.fill(0.7));
+            dual::optimize(steps, bounds, &rows, duals, 3, &|_| false)
+        });
+        for _ in 0..60 {
+            let point: Vec<f64> =
+                input.iter().map(|x| (x.lo + uniform(rng) * (x.hi - x.lo)).clamp(x.lo, x.hi)).collect();
+            let points: Vec<Interval> = point.iter().map(|x| Interval::point(*x)).collect();
+            let exact = values::forward(steps, &points);
+            let satisfies = |split: &Split| {
+                let x = exact[operand(split.relu).map_or(0, |(_, x)| x)].elements[split.element];
+                if split.is_positive { x.lo > 0.0 } else { x.hi < 0.0 }
+            };
+            if !splits.iter().all(satisfies) {
+                continue;
+            }
+            let Some(((bounds, _), optimized)) = found.as_ref().zip(optimized.as_ref()) else {
+                return Some(format!("the splits exclude {point:?}"));
+            };
+            let contradiction = at_point(steps, &bounds[steps.output].elements, &optimized.lower, &input, &point);
+            if contradiction.is_some() {
+                return contradiction;
+            }
+        }
+    }
+    None
+}
+
+/// Returns a contradiction between the bounds of Float and f32 arithmetic: x + 3·10⁵ loses most digits of x.
+fn wrong_error(rng: &mut Rng) -> Option<String> {
+    let run = |x: &Tensor| Ok((x + 3e5).abs() - 3e5);
+    let traced = program(|x| Ok(vec![run(&x[0])?]), &[&Tensor::from_slice(&[0f32], [1])]).unwrap();
+    let steps = fuse::compile(&traced, Arithmetic::Float).unwrap();
+    for _ in 0..100 {
+        let x = uniform(rng) as f32;
+        let (value, near) = (f64::from((x + 3e5).abs() - 3e5), f64::from(x));
+        for half_width in [0.0, 1e-3] {
+            let bounds = values::forward(&steps, &[Interval::new(near - half_width, near + half_width)]);
+            let bound = bounds[steps.output].elements[0];
+            if value < bound.lo || value > bound.hi {
+                return Some(format!("{value} is not in {bound:?}"));
+            }
+        }
+    }
+    None
+}
+
 /// Returns the first contradiction with a fault, or without one.
 fn check(compiled: &[(&'static str, Steps)], fault: Option<Fault>) -> Option<String> {
     let mut rng = Rng::seed_from_u64(17);
     let mut all = || {
         let found =
             compiled.iter().find_map(|(name, steps)| Some(format!("{name}: {}", contradiction(steps, &mut rng)?)));
-        found.or_else(|| wrong_region(&mut rng))
+        let splits =
+            compiled.iter().find(|(name, _)| *name == "relus").and_then(|(_, steps)| wrong_split(steps, &mut rng));
+        found.or(splits).or_else(|| wrong_region(&mut rng)).or_else(|| wrong_error(&mut rng))
     };
     match fault {
         Some(fault) => fault::with(fault, all),
@@ -221,7 +344,7 @@ fn correct_rules_have_no_contradiction() {
 #[test]
 fn every_wrong_rule_is_caught() {
     let (compiled, faults) = (compiled(), faults());
-    assert!(faults.len() >= 60, "{}", faults.len());
+    assert!(faults.len() >= 120, "{}", faults.len());
     let missed: Vec<&Fault> = faults.iter().filter(|fault| check(&compiled, Some(**fault)).is_none()).collect();
     assert!(missed.is_empty(), "not caught: {missed:?}");
 }

@@ -12,12 +12,15 @@ use std::time::{Duration, Instant};
 use panoply_tensor::{DType, Error, Result, Shape, Tensor, program};
 
 use crate::attack::{self, Function};
-use crate::backward::{Rows, lower, tightened};
+use crate::backward::{Known, Lower, Rows, lower, tightened_with};
+use crate::dual;
+use crate::fuse;
 use crate::interval::Interval;
 use crate::property::{Constraint, Property};
 use crate::region::{Open, Region};
-use crate::steps::{self, Steps};
-use crate::values::Arithmetic;
+use crate::split::Duals;
+use crate::steps::{Step, Steps};
+use crate::values::{Arithmetic, Bounds};
 
 /// Maximum memory of waiting boxes in bytes.
 const MAX_BYTES: usize = 1 << 30;
@@ -32,6 +35,11 @@ const MAX_SPREAD: usize = 10_000;
 const DESCEND_EVERY: u64 = 32;
 /// Maximum number of points that wait to be checked on the device.
 const MAX_CANDIDATES: usize = 16;
+/// Number of inputs up to which they are split; ReLUs are split if there are more.
+const MAX_SPLIT_INPUTS: usize = 20;
+/// Number of steps of the optimization of linear bounds, in the first box and in the others.
+const FIRST_STEPS: usize = 40;
+const STEPS: usize = 15;
 /// Interval of progress reports.
 const REPORT_EVERY: Duration = Duration::from_millis(100);
 
@@ -120,7 +128,7 @@ pub fn verify(
     }
     let zeros = Tensor::from_slice(&vec![0f32; property.inputs], function.shape.clone());
     let traced = program(|x| Ok(vec![run(&x[0])?]), &[&zeros])?;
-    let real = steps::compile(&traced, Arithmetic::Real)?;
+    let real = fuse::compile(&traced, Arithmetic::Real)?;
     let output = &real.steps[real.output];
     if output.numel != property.outputs || output.dtype != DType::F32 {
         let message = format!(
@@ -131,7 +139,7 @@ pub fn verify(
     }
     let float = match options.arithmetic {
         Arithmetic::Real => None,
-        Arithmetic::Float => Some(steps::compile(&traced, Arithmetic::Float)?),
+        Arithmetic::Float => Some(fuse::compile(&traced, Arithmetic::Float)?),
     };
     let report = |verdict, proven, boxes| {
         Ok(Report { verdict, progress: Progress { proven, boxes, seconds: started.elapsed().as_secs_f64() } })
@@ -175,6 +183,41 @@ pub fn verify(
     report(verdict, state.proven.min(1.0), boxes)
 }
 
+/// Returns the counterexample at an input, if the input violates the property in the f32 arithmetic of the current device and in real
+/// arithmetic.
+///
+/// # Errors
+/// If the function fails or its shapes differ from those of the property.
+pub fn check(
+    run: &dyn Fn(&Tensor) -> Result<Tensor>,
+    shape: impl Into<Shape>,
+    property: &Property,
+    input: &[f32],
+) -> Result<Option<Counterexample>> {
+    let function = Function { run, shape: shape.into() };
+    if input.len() != property.inputs || function.shape.numel() != property.inputs {
+        return Err(Error::mistake(format!(
+            "the counterexample has {} inputs, the property {} and the network {}",
+            input.len(),
+            property.inputs,
+            function.shape.numel()
+        )));
+    }
+    let zeros = Tensor::from_slice(&vec![0f32; property.inputs], function.shape.clone());
+    let real = fuse::compile(&program(|x| Ok(vec![run(&x[0])?]), &[&zeros])?, Arithmetic::Real)?;
+    let output = function.output(input)?;
+    if output.len() != property.outputs {
+        let message = format!("the property has {} outputs, but the network has {}", property.outputs, output.len());
+        return Err(Error::mistake(message));
+    }
+    let is_finite = output.iter().all(|y| y.is_finite());
+    let is_violated = property.cases.iter().any(|case| {
+        attack::is_computed(property, case, input, &output)
+            && ((property.requires_finite && !is_finite) || attack::is_real(&real, case, input))
+    });
+    Ok(is_violated.then(|| Counterexample { input: input.to_vec(), output }))
+}
+
 #[derive(Default)]
 struct State {
     waiting: VecDeque<Region>,
@@ -202,6 +245,8 @@ impl State {
 }
 
 struct Search<'a> {
+    /// True if the sets have too many inputs to split them.
+    splits_relus: bool,
     steps: &'a Steps,
     real: &'a Steps,
     property: &'a Property,
@@ -221,13 +266,18 @@ impl<'a> Search<'a> {
                 None => {
                     let whole = input.iter().map(|x| x.hi - x.lo).collect();
                     let (cases, known) = (vec![n], Arc::default());
-                    waiting.push(Region { input, cases, volume: 1.0, whole, depth: 0, known });
+                    let (splits, duals) = (Vec::new(), None);
+                    waiting.push(Region { input, cases, volume: 1.0, whole, depth: 0, known, splits, first: 0, duals });
                 }
             }
         }
         let count = waiting.len() as f64;
         waiting.iter_mut().for_each(|region| region.volume /= count);
+        let wide = |region: &Region| region.input.iter().filter(|x| x.lo < x.hi).count() > MAX_SPLIT_INPUTS;
+        let has_relu = steps.steps.iter().any(|entry| matches!(entry.step, Step::Relu(_)));
+        let splits_relus = has_relu && waiting.iter().any(wide);
         Search {
+            splits_relus,
             steps,
             real,
             property,
@@ -325,17 +375,94 @@ impl<'a> Search<'a> {
     }
 
     fn examine(&self, region: &Region) -> Outcome {
-        let inputs = region.input.len();
         // Inherited bounds save work on ReLUs of known sign, but become loose, which makes the error terms large.
-        let inherited = if region.depth.is_multiple_of(REFRESH_EVERY) { &[] } else { &region.known[..] };
-        let (bounds, known) = tightened(self.steps, &region.input, inherited);
-        let constraints: Vec<&Constraint> =
-            region.cases.iter().flat_map(|case| &self.property.cases[*case].constraints).collect();
-        let rows = Rows::of(&constraints);
+        let is_refreshed = !self.splits_relus && region.depth.is_multiple_of(REFRESH_EVERY);
+        let inherited = if is_refreshed { &[] } else { &region.known[..] };
+        let tightened = tightened_with(self.steps, &region.input, inherited, &region.splits, region.first);
+        // No input satisfies the splits.
+        let Some((bounds, known)) = tightened else { return Outcome::Proven };
+        let rows = self.rows(&region.cases);
         let found = lower(self.steps, &bounds, self.steps.output, rows);
-        let outputs = &bounds[self.steps.output].elements;
+        let outputs = &bounds[self.steps.output].elements[..];
+        let left = self.left(region, &region.cases, &found, outputs);
+        if left.is_empty() {
+            return Outcome::Proven;
+        }
+        if self.splits_relus {
+            return self.examine_relus(region, &bounds, known, left);
+        }
+        let halves = region.split(&left, known);
+        self.outcome(&left, halves)
+    }
+
+    /// Optimizes the bounds of the cases that are left, and splits a ReLU, or an input if no ReLU is left.
+    fn examine_relus(&self, region: &Region, bounds: &[Bounds<'_>], known: Known, left: Vec<Open<'_>>) -> Outcome {
+        let outputs = &bounds[self.steps.output].elements[..];
+        let cases: Vec<usize> = left.iter().map(|open| open.case).collect();
+        let rows = self.rows(&cases);
+        let duals = match &region.duals {
+            Some(duals) => duals.rows(&self.row_indices(&region.cases, &cases), &region.splits),
+            None => Duals::new(self.steps, bounds, &region.splits, rows.count),
+        };
+        let is_done = |found: &[f64]| {
+            let mut found = found.iter();
+            self.stopped.load(Ordering::Relaxed)
+                || cases.iter().all(|case| {
+                    // All bounds of a case are taken, so that those of the next one follow.
+                    let bounds = self.property.cases[*case].constraints.iter().zip(found.by_ref());
+                    let least = bounds.map(|(constraint, bound)| at_least(constraint, *bound, &region.input, outputs));
+                    least.fold(f64::NEG_INFINITY, f64::max) > 0.0
+                })
+        };
+        let steps = if region.depth == 0 { FIRST_STEPS } else { STEPS };
+        let optimized = dual::optimize(self.steps, bounds, &rows, duals, steps, &is_done);
+        let left = self.left(region, &cases, &optimized.lower, outputs);
+        if left.is_empty() {
+            return Outcome::Proven;
+        }
+        let cases_left: Vec<usize> = left.iter().map(|open| open.case).collect();
+        let rows_left = self.row_indices(&cases, &cases_left);
+        let halves = match dual::choose(self.steps, bounds, &optimized, &rows_left) {
+            Some(at) => region.split_relu(&left, known, at, &optimized.duals, &rows_left),
+            None => region.split(&left, known),
+        };
+        self.outcome(&left, halves)
+    }
+
+    /// Returns the outcome of a box with cases that are left.
+    fn outcome(&self, left: &[Open<'_>], halves: Option<Box<[Region; 2]>>) -> Outcome {
+        match self.candidate(left) {
+            Some((case, point)) => Outcome::Candidate(case, point, halves),
+            None => halves.map_or(Outcome::Unresolved, Outcome::Split),
+        }
+    }
+
+    /// Returns the rows of all constraints of some cases.
+    fn rows(&self, cases: &[usize]) -> Rows {
+        let constraints: Vec<&Constraint> =
+            cases.iter().flat_map(|case| &self.property.cases[*case].constraints).collect();
+        Rows::of(&constraints)
+    }
+
+    /// Returns the indices of the rows of some cases among those of all `cases`.
+    fn row_indices(&self, cases: &[usize], some: &[usize]) -> Vec<usize> {
+        let mut first = 0;
+        let mut indices = Vec::new();
+        for case in cases {
+            let count = self.property.cases[*case].constraints.len();
+            if some.contains(case) {
+                indices.extend(first..first + count);
+            }
+            first += count;
+        }
+        indices
+    }
+
+    /// Returns the cases that bounds of their rows do not exclude.
+    fn left<'r>(&self, region: &Region, cases: &[usize], found: &'r Lower, outputs: &[Interval]) -> Vec<Open<'r>> {
+        let inputs = region.input.len();
         let (mut left, mut row) = (Vec::new(), 0);
-        for case in &region.cases {
+        for case in cases {
             let constraints = &self.property.cases[*case].constraints;
             let linear = constraints.iter().enumerate().map(|(n, constraint)| {
                 let least = at_least(constraint, found.bounds[row + n], &region.input, outputs);
@@ -347,14 +474,7 @@ impl<'a> Search<'a> {
                 left.extend(Open::of(*case, linear, &region.input));
             }
         }
-        if left.is_empty() {
-            return Outcome::Proven;
-        }
-        let halves = region.split(&left, known);
-        match self.candidate(&left) {
-            Some((case, point)) => Outcome::Candidate(case, point, halves),
-            None => halves.map_or(Outcome::Unresolved, Outcome::Split),
-        }
+        left
     }
 
     /// Returns a point that violates the property in real arithmetic: the center of a case's box, or the corner that minimizes its

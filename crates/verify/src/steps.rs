@@ -12,8 +12,10 @@ use panoply_ir::reduce::ReduceOp;
 use panoply_ir::{Alu, DType, Scalar};
 use panoply_tensor::{Error, Program, ProgramLeaf, Result, Shape, Tensor};
 
+use crate::functions::rounding_units;
 use crate::interval::Interval;
 use crate::lanes::Panels;
+use crate::univariate::Univariate;
 use crate::values::{self, Arithmetic};
 
 /// Index of a step.
@@ -49,6 +51,8 @@ pub struct Entry {
     pub numel: usize,
     /// Element type, which determines the rounding.
     pub dtype: DType,
+    /// Number of rounding errors u·|result| of a scalar operation, where u is half an ULP.
+    pub units: usize,
 }
 
 /// An operation.
@@ -64,6 +68,8 @@ pub enum Step {
     Relu(StepId),
     /// A scalar operation on elements at equal indices.
     Alu(Alu, Vec<StepId>),
+    /// A function of one varying element, fused from scalar operations.
+    Univariate(StepId, Univariate),
     /// Combines element i of x into element `to[i]`.
     Reduce(ReduceOp, StepId, Vec<u32>),
     /// x[batch, m, k] × w[batch, k, n] with constant w.
@@ -226,7 +232,7 @@ impl Compiler {
     }
 
     fn input(&mut self, node: &Node) -> StepId {
-        let entry = Entry { step: Step::Input, numel: node.shape.numel(), dtype: node.dtype };
+        let entry = Entry { step: Step::Input, numel: node.shape.numel(), dtype: node.dtype, units: 0 };
         let id = *self.input.get_or_insert(self.steps.len());
         if id == self.steps.len() {
             self.steps.push(entry);
@@ -239,7 +245,7 @@ impl Compiler {
     }
 
     fn constant(&mut self, dtype: DType, values: Arc<[Interval]>) -> StepId {
-        self.steps.push(Entry { numel: values.len(), dtype, step: Step::Constant(values) });
+        self.steps.push(Entry { numel: values.len(), dtype, step: Step::Constant(values), units: 0 });
         self.steps.len() - 1
     }
 
@@ -264,7 +270,12 @@ impl Compiler {
 
     /// Appends a step, folded to a constant if all its operands are constants.
     fn push(&mut self, step: Step, node: &Node) -> StepId {
-        let entry = Entry { step, numel: node.shape.numel(), dtype: node.dtype };
+        let units = match &step {
+            Step::Alu(op, _) => rounding_units(*op),
+            Step::Cast(x) => usize::from(self.steps[*x].dtype.is_float()),
+            _ => 0,
+        };
+        let entry = Entry { step, numel: node.shape.numel(), dtype: node.dtype, units };
         if let Some(values) = values::folded(&self.steps, &entry, self.arithmetic) {
             return self.constant(node.dtype, values.into());
         }

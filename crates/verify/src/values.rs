@@ -7,21 +7,16 @@
 use std::borrow::Cow;
 use std::ops::{Add, Mul};
 
+use panoply_ir::Alu;
 use panoply_ir::reduce::ReduceOp;
-use panoply_ir::{Alu, DType};
 
+use crate::functions::rounding_units;
 use crate::interval::Interval;
 use crate::lanes;
+use crate::rounding::relu;
+pub use crate::rounding::{Arithmetic, Rounding};
 use crate::steps::{Entry, Matrix, Sizes, Step, StepId, Steps, ZERO};
-
-/// The arithmetic that bounds cover.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Arithmetic {
-    /// Real arithmetic.
-    Real,
-    /// Real arithmetic and floating-point arithmetic with sums in any order.
-    Float,
-}
+use crate::univariate::{Line, Univariate};
 
 /// Bounds of a step.
 #[derive(Clone, Debug)]
@@ -31,6 +26,8 @@ pub struct Bounds<'a> {
     /// For each element of a linear step, a bound of its rounding error plus the error per unit of coefficient that backward propagation
     /// through it makes in f64.
     pub slack: Vec<f64>,
+    /// For each element of a [`Step::Univariate`], lines as functions of its operand.
+    pub lines: Vec<Line>,
 }
 
 /// Relative rounding error of f64 with a safety margin: eight units.
@@ -51,18 +48,22 @@ pub fn forward<'a>(steps: &'a Steps, input: &[Interval]) -> Vec<Bounds<'a>> {
 
 /// Returns bounds of a step from those of earlier steps.
 pub fn step<'a>(entry: &'a Entry, bounds: &[Bounds<'a>], input: &[Interval], arithmetic: Arithmetic) -> Bounds<'a> {
-    let known = |values: Cow<'a, [Interval]>| Bounds { elements: values, slack: Vec::new() };
+    let known = |values: Cow<'a, [Interval]>| Bounds { elements: values, slack: Vec::new(), lines: Vec::new() };
     match &entry.step {
         Step::Input => known(input.to_vec().into()),
         Step::Constant(values) => known(Cow::Borrowed(values)),
         Step::Unknown => known(vec![Interval::ENTIRE; entry.numel].into()),
+        Step::Univariate(x, function) => {
+            let (elements, lines) = univariate(function, &bounds[*x].elements, arithmetic);
+            Bounds { elements: elements.into(), slack: Vec::new(), lines }
+        }
         computed => {
             let x = |id: StepId| &bounds[id].elements[..];
             #[cfg_attr(not(test), expect(unused_mut, reason = "tests make bounds wrong"))]
             let (mut elements, slack) = evaluate(computed, entry, &x, arithmetic);
             #[cfg(test)]
             crate::fault::narrow(entry, &mut elements);
-            Bounds { elements: elements.into(), slack }
+            Bounds { elements: elements.into(), slack, lines: Vec::new() }
         }
     }
 }
@@ -74,6 +75,7 @@ pub fn folded(steps: &[Entry], entry: &Entry, arithmetic: Arithmetic) -> Option<
         Step::Constant(values) => return Some(values.to_vec()),
         Step::Input | Step::Unknown => false,
         Step::Move(x, _) | Step::Relu(x) | Step::Reduce(_, x, _) | Step::Linear(x, _) | Step::Cast(x) => constant(x),
+        Step::Univariate(x, _) => constant(x),
         Step::Alu(_, x) => x.iter().all(constant),
         Step::MatMul(x, y, _) => constant(x) && constant(y),
     };
@@ -82,6 +84,10 @@ pub fn folded(steps: &[Entry], entry: &Entry, arithmetic: Arithmetic) -> Option<
         _ => &[],
     };
     all.then(|| evaluate(&entry.step, entry, &value, arithmetic).0)
+}
+
+fn univariate(function: &Univariate, x: &[Interval], arithmetic: Arithmetic) -> (Vec<Interval>, Vec<Line>) {
+    x.iter().enumerate().map(|(at, x)| function.enclose(*x, at, arithmetic)).unzip()
 }
 
 /// Returns the bounds of a step.
@@ -98,13 +104,14 @@ fn evaluate(step: &Step, entry: &Entry, x: Lookup<'_>, arithmetic: Arithmetic) -
             (elements, slack)
         }
         Step::Relu(id) => (x(*id).iter().map(|x| relu(*x)).collect(), Vec::new()),
-        Step::Cast(id) => x(*id).iter().map(|x| rounding.of(*x, x.magnitude(), 1)).unzip(),
+        Step::Univariate(id, function) => (univariate(function, x(*id), arithmetic).0, Vec::new()),
+        Step::Cast(id) => x(*id).iter().map(|x| rounding.of(*x, x.magnitude(), entry.units)).unzip(),
         Step::Alu(op, operands) => {
             let operands: Vec<&[Interval]> = operands.iter().map(|id| x(*id)).collect();
             let element = |at: usize| match operands[..] {
-                [x] => scalar(*op, &[x[at]], rounding),
-                [x, y] => scalar(*op, &[x[at], y[at]], rounding),
-                [x, y, z] => scalar(*op, &[x[at], y[at], z[at]], rounding),
+                [x] => scalar(*op, &[x[at]], entry.units, rounding),
+                [x, y] => scalar(*op, &[x[at], y[at]], entry.units, rounding),
+                [x, y, z] => scalar(*op, &[x[at], y[at], z[at]], entry.units, rounding),
                 _ => (Interval::ENTIRE, f64::INFINITY),
             };
             (0..entry.numel).map(element).unzip()
@@ -120,49 +127,28 @@ fn slack(magnitude: f64, terms: usize, rounding: f64) -> f64 {
     rounding + (terms + 4) as f64 * EPSILON * magnitude + TINY
 }
 
-/// Returns bounds of max(x, 0).
-pub fn relu(x: Interval) -> Interval {
-    if x.is_finite() { Interval { lo: x.lo.max(0.0), hi: x.hi.max(0.0) } } else { Interval::ENTIRE }
-}
-
-fn scalar(op: Alu, operands: &[Interval], rounding: Rounding) -> (Interval, f64) {
+fn scalar(op: Alu, operands: &[Interval], units: usize, rounding: Rounding) -> (Interval, f64) {
     let exact = Interval::alu(op, operands).unwrap_or(Interval::ENTIRE);
-    match op {
-        Alu::Add | Alu::Sub | Alu::Mul | Alu::Div | Alu::Sqrt | Alu::Fma => {
-            let sum = || operands.iter().map(|x| x.magnitude()).sum();
-            let magnitude = if matches!(op, Alu::Add | Alu::Sub) { sum() } else { exact.magnitude() };
-            let (bounds, _) = rounding.of(exact, exact.magnitude(), 1);
-            (bounds, slack(magnitude, 1, rounding.error(exact.magnitude(), 1)))
-        }
-        _ => (exact, slack(exact.magnitude(), 1, 0.0)),
+    if rounding_units(op) == 0 {
+        return (exact, slack(exact.magnitude(), 1, 0.0));
     }
-}
-
-/// Rounding of an element type's arithmetic.
-#[derive(Clone, Copy)]
-struct Rounding {
-    arithmetic: Arithmetic,
-    dtype: DType,
+    let sum = || operands.iter().map(|x| x.magnitude()).sum();
+    let magnitude = if matches!(op, Alu::Add | Alu::Sub) { sum() } else { exact.magnitude() };
+    let lowest = match (op, operands) {
+        (Alu::Div, [_, by]) => by.lo.max(-by.hi),
+        _ => operands.first().map_or(0.0, |x| x.lo),
+    };
+    let mut error = rounding.error(exact.magnitude(), units);
+    if op == Alu::Sqrt {
+        error += rounding.flushed_root(lowest);
+    } else if rounding.is_subnormal(op, lowest) {
+        error = f64::INFINITY;
+    }
+    let bounds = if error.is_finite() { exact.widened(error) } else { Interval::ENTIRE };
+    (bounds, slack(magnitude, 1, error))
 }
 
 impl Rounding {
-    /// Returns a bound of the rounding error of a sum of `terms` products with a total magnitude `magnitude`; infinite if there is none.
-    fn error(self, magnitude: f64, terms: usize) -> f64 {
-        if self.arithmetic == Arithmetic::Real {
-            return 0.0;
-        }
-        let (unit, least, largest) = match self.dtype {
-            DType::F32 => (f64::from(f32::EPSILON) / 2.0, f64::from(f32::MIN_POSITIVE), f64::from(f32::MAX)),
-            DType::F64 => (f64::EPSILON / 2.0, f64::MIN_POSITIVE, f64::MAX),
-            _ => return f64::INFINITY,
-        };
-        let terms = terms as f64;
-        let gamma = terms * unit / (1.0 - terms * unit);
-        let error = (gamma * magnitude + (terms + 1.0) * least) * (1.0 + 1e-9);
-        // A larger sum could overflow in an intermediate result.
-        if terms * unit < 0.01 && magnitude < largest / 4.0 { error } else { f64::INFINITY }
-    }
-
     /// Returns the bounds of an exact result including rounding, and its slack.
     fn of(self, exact: Interval, magnitude: f64, terms: usize) -> (Interval, f64) {
         let error = self.error(magnitude, terms);

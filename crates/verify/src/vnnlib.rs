@@ -13,6 +13,7 @@ use panoply_tensor::{Error, ReadBudget, Result};
 use crate::decimal;
 use crate::interval::Interval;
 use crate::property::{Case, Constraint, Property, Range};
+use crate::vnncomp;
 
 /// Maximum nesting depth of brackets.
 const MAX_DEPTH: usize = 64;
@@ -28,14 +29,7 @@ const MAX_VARIABLES: usize = 1 << 20;
 /// If the file cannot be read or is not VNN-LIB 1.0; the message contains line and column.
 pub fn read(path: &Path) -> Result<Property> {
     let budget = ReadBudget::for_file(path)?;
-    let bytes = match path.extension().is_some_and(|extension| extension == "gz") {
-        true => {
-            let fail = |error| Error::io(format!("cannot read {}", path.display()), error);
-            let file = std::fs::File::open(path).map_err(fail)?;
-            budget.read_to_end(flate2::read::MultiGzDecoder::new(file), path, fail)?
-        }
-        false => budget.read_file(path)?,
-    };
+    let bytes = vnncomp::read_within(path, &budget)?;
     let text = String::from_utf8(bytes).map_err(|_| Error::corrupt(format!("{}: not a text file", path.display())))?;
     property(&text, &Memory { budget: &budget, path }).map_err(|(place, why)| match budget.is_exceeded() {
         true => budget.exceeded(path),

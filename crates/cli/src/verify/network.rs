@@ -6,6 +6,7 @@ use panoply::nn::checkpoint::TensorFile;
 use panoply::nn::data::reader::{DataFormat, InferenceData};
 use panoply::nn::onnx::Imported;
 use panoply::nn::{ForwardContext, Layer, Model};
+use panoply::verify::vnncomp;
 use panoply::{DType, Error, Result, Tensor};
 
 use crate::predict;
@@ -20,8 +21,12 @@ pub enum Network {
 }
 
 impl Network {
-    /// Opens a file by its extension: `.onnx`, otherwise a model file.
+    /// Opens a file by its extension: `.onnx`, also compressed as `.onnx.gz`, otherwise a model file.
     pub fn open(path: &Path) -> Result<Network> {
+        if path.extension().is_some_and(|extension| extension == "gz") {
+            let bytes = vnncomp::read_file(path)?;
+            return Imported::parse(path, &bytes).map(Network::Onnx);
+        }
         if path.extension().is_none_or(|extension| extension != "safetensors") {
             return Imported::open(path).map(Network::Onnx);
         }

@@ -81,6 +81,87 @@ fn exported_network_is_verified() {
         assert_eq!(code, Some(1), "{stderr}");
         assert!(stderr.contains(expected), "{expected}: {stderr}");
     }
+    largest_radius(&dir);
+    competition_files(&dir);
     let stderr = dir.refused(&["verify", "t.csv", "proven.vnnlib"]);
     assert!(stderr.contains("t.csv: not a readable ONNX model"), "{stderr}");
+}
+
+/// A wide margin that shrinks with the radius: the two radii enclose the one at which the claim ceases to hold.
+fn largest_radius(dir: &TempDir) {
+    let claim = "[[claim]]\nname = \"near\"\npoint = [2.0, 6.0]\nball = 0.5\nholds = \"class unchanged\"\n";
+    dir.write("radius.toml", claim);
+    let output = dir.run(&["verify", "run", "radius.toml", "--largest-radius", "--json"]);
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let radius = |key: &str| document["claims"][0][key].as_f64().unwrap();
+    let (proven, violated) = (radius("largest_proven_radius"), radius("smallest_violated_radius"));
+    assert!(proven > 0.0 && proven <= violated, "{document}");
+    assert_eq!(output.status.code(), Some(0), "{document}");
+    // The claims for these two radii have the same verdicts.
+    for (radius, code) in [(proven, 0), (violated * 1.0001, 5)] {
+        dir.write("radius.toml", claim.replace("0.5", &format!("{radius:?}")));
+        assert_eq!(dir.run(&["verify", "run", "radius.toml"]).status.code(), Some(code), "{radius}");
+    }
+    let output = dir.run(&["verify", "run", "radius.toml", "--largest-radius"]);
+    let stdout = text(&output.stdout);
+    assert!(stdout.starts_with("near: proven for real numbers and for f32 arithmetic"), "{stdout}");
+    let stderr = dir.refused(&["verify", "net.onnx", "proven.vnnlib", "--largest-radius"]);
+    assert!(stderr.contains("`--largest-radius` needs claims in TOML"), "{stderr}");
+    dir.write("ranges.toml", "[[claim]]\ninputs = [[0, 1]]\nholds = \"finite\"\n");
+    let stderr = dir.refused(&["verify", "run", "ranges.toml", "--largest-radius"]);
+    assert!(stderr.contains("claim 1: `--largest-radius` needs a `point` or an `example`, and a `ball`"), "{stderr}");
+}
+
+/// Compressed files, result files, replayed counterexamples, and the competition's entry scripts.
+fn competition_files(dir: &TempDir) {
+    for name in ["net.onnx", "proven.vnnlib", "violated.vnnlib"] {
+        let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+        std::io::Write::write_all(&mut packed, &std::fs::read(dir.0.join(name)).unwrap()).unwrap();
+        std::fs::write(dir.0.join(format!("{name}.gz")), packed.finish().unwrap()).unwrap();
+    }
+    let result = || std::fs::read_to_string(dir.0.join("result.txt")).unwrap();
+    let verify = |property: &str, flag: &str| {
+        let output = dir.run(&["verify", "net.onnx.gz", property, flag, "result.txt"]);
+        (output.status.code(), text(&output.stdout) + &text(&output.stderr))
+    };
+    assert_eq!(verify("proven.vnnlib.gz", "--result").0, Some(0));
+    assert_eq!(result(), "unsat\n");
+    assert_eq!(verify("violated.vnnlib.gz", "--result").0, Some(5));
+    let found = result();
+    assert!(found.starts_with("sat\n((X_0 ") && found.contains("(Y_1 "), "{found}");
+    // It is a counterexample of the one property and not of the other.
+    assert_eq!(verify("violated.vnnlib", "--replay").0, Some(5));
+    let (code, said) = verify("proven.vnnlib", "--replay");
+    assert!(code == Some(4) && said.contains("the input in result.txt does not violate the property"), "{said}");
+    dir.write("result.txt", "sat\n((X_0 1))");
+    let (code, said) = verify("violated.vnnlib", "--replay");
+    assert!(code == Some(1) && said.contains("the counterexample has 1 inputs, the property 2"), "{said}");
+    let stderr = dir.refused(&["verify", "run", "proven.toml", "--result", "result.txt"]);
+    assert!(stderr.contains("`--result` and `--replay` need a property in VNN-LIB"), "{stderr}");
+    if cfg!(unix) {
+        entry_scripts(dir);
+    }
+}
+
+fn entry_scripts(dir: &TempDir) {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../verify/vnncomp");
+    let script = |name: &str, arguments: &[&str]| {
+        let mut command = std::process::Command::new("sh");
+        command.arg(folder.join(name)).args(arguments).current_dir(&dir.0);
+        command.env("PANOPLY", env!("CARGO_BIN_EXE_panoply")).output().unwrap()
+    };
+    for (property, expected) in
+        [("proven.vnnlib", "unsat\n"), ("violated.vnnlib.gz", "sat\n((X_0 "), ("missing.vnnlib", "error\n")]
+    {
+        let instance = ["v1", "test", "net.onnx.gz", property];
+        let prepared = script("prepare_instance.sh", &instance);
+        assert_eq!(prepared.status.success(), property != "missing.vnnlib", "{}", text(&prepared.stderr));
+        let ran = script("run_instance.sh", &[&instance[..], &["result.txt", "30"]].concat());
+        assert!(ran.status.success(), "{}", text(&ran.stderr));
+        let result = std::fs::read_to_string(dir.0.join("result.txt")).unwrap();
+        assert!(result.starts_with(expected), "{property}: {result}");
+    }
+    let refused = script("run_instance.sh", &["v2", "test", "net.onnx", "proven.vnnlib", "result.txt", "30"]);
+    assert!(!refused.status.success() && text(&refused.stderr).contains("expected version v1, found 'v2'"));
+    assert!(!script("install_tool.sh", &["v2"]).status.success());
 }

@@ -1,10 +1,15 @@
 //! Tests with exhaustive evaluation: no proven property is violated at any tested point, planted counterexamples are found, and every bound
 //! contains the values.
 
+mod activations;
 mod bounds;
 mod claims;
 mod properties;
+mod radii;
+mod random_networks;
+mod relu_splits;
 mod verdicts;
+mod vnncomp;
 
 use panoply_tensor::{Result, Rng, Tensor};
 use panoply_verify::attack::uniform;

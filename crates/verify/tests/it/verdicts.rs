@@ -101,15 +101,15 @@ fn nan_and_unknown_operations_are_never_proven() {
     Device::get("cpu").unwrap().scope(|| {
         let property = property(2, 2, (-1.0, 1.0), "(assert (>= Y_0 1000))");
         let with = |weight: f32| move |x: &Tensor| Ok(x * Tensor::from_slice(&[weight, 1.0], [2]) * 0.0);
-        let exp = |x: &Tensor| Ok(x.exp());
+        let unknown = |x: &Tensor| Ok(x.cumsum(0));
         let root = |x: &Tensor| Ok(x.sqrt().relu() * 0.0);
         let overflow = |x: &Tensor| Ok(x * 3e38 * 3e38 * 0.0);
         let options = Options { seconds: 0.5, ..Options::default() };
-        let functions: [&Run; 5] = [&with(f32::NAN), &with(f32::INFINITY), &exp, &root, &overflow];
+        let functions: [&Run; 5] = [&with(f32::NAN), &with(f32::INFINITY), &unknown, &root, &overflow];
         for (n, run) in functions.into_iter().enumerate() {
             let verdict = report(run, &property, &options).verdict;
             let Verdict::Undecided(why) = verdict else { panic!("function {n}: {verdict:?}") };
-            assert!(n != 2 || why == "no bounds are known for the operation `exp`", "{why}");
+            assert!(n != 2 || why.starts_with("no bounds are known for the operation `running sum"), "{why}");
         }
         let fine = |x: &Tensor| Ok(x * 0.0);
         assert_eq!(report(&fine, &property, &options).verdict, Verdict::Proven);
