@@ -570,7 +570,7 @@ fn every_network_and_precision_trains() {
     assert!(said.contains("out of memory on cpu: a step of 1024 examples needs") && said.contains("fits"), "{said}");
     let refusal = dir.refused(&["train", "--model", "perceptron"]);
     assert!(
-        refusal.contains("unknown network `perceptron`; use mlp, cnn, lstm, transformer or a FILE.toml"),
+        refusal.contains("unknown network `perceptron`; use mlp, cnn, lstm, transformer, a FILE.toml or a FILE.onnx"),
         "{refusal}"
     );
 }
