@@ -1,25 +1,26 @@
-//! `panoply export MODEL`: writes a trained network as an ONNX file.
+//! `panoply export MODEL`: writes a trained network as an ONNX file, or the weights of an ONNX file as a safetensors file.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
 use panoply::nn::data::reader::DataFormat;
-use panoply::nn::{checkpoint::TensorFile, onnx};
+use panoply::nn::{Module, checkpoint, checkpoint::TensorFile, onnx};
 use panoply::{Device, Error, Result};
 use serde_json::json;
 
+use crate::model_file::{self, is_onnx};
 use crate::protect;
 use crate::train::{manifest::Manifest, run_dir};
 
-/// Export a trained model to ONNX (opset 17)
+/// Export a trained model to ONNX (opset 17), or the weights of an ONNX file to safetensors
 #[derive(Args)]
 pub struct ExportCommand {
-    /// The model file that `panoply train` wrote, or its run folder
+    /// The model file that `panoply train` wrote, its run folder, or an ONNX file
     #[arg(value_parser = run_dir::model_file())]
     model: PathBuf,
-    /// Output file [default: beside the model]. Parameters of 2 GiB or more go to a second file beside it, FILE.onnx.data
+    /// Output file [default: beside the model]. Of an ONNX file, FILE.safetensors receives its weights. Parameters of 2 GiB or more go to a second file beside it, FILE.onnx.data
     #[arg(short, long, visible_alias = "out", value_name = "FILE.onnx")]
     output: Option<PathBuf>,
     /// Print one JSON document on stdout
@@ -30,6 +31,9 @@ pub struct ExportCommand {
 /// Reads the model on the CPU and writes the file.
 pub fn run(arguments: &ExportCommand) -> Result<ExitCode> {
     Device::get("cpu")?.scope(|| {
+        if is_onnx(&arguments.model) {
+            return export_onnx(arguments);
+        }
         let file = TensorFile::read(&arguments.model)?;
         let manifest = Manifest::of_model(&file)?;
         let model = manifest.load(&file)?;
@@ -59,7 +63,7 @@ pub fn run(arguments: &ExportCommand) -> Result<ExitCode> {
         let report = if arguments.json {
             let document = json!({
                 "schema": 1, "model": arguments.model.to_string_lossy(), "path": out.to_string_lossy(), "size_bytes": saved.bytes,
-                "data": second, "opset": 17, "input_shape": input, "output_shape": output, "classes": manifest.data.class_names,
+                "data": second, "opset": saved.opset, "input_shape": input, "output_shape": output, "classes": manifest.data.class_names,
                 "loss": manifest.network.loss.kind.name(), "offsets": offsets,
             });
             format!("{document:#}")
@@ -81,6 +85,7 @@ fn metadata(manifest: &Manifest) -> BTreeMap<String, String> {
     let data = &manifest.data;
     let mut entries =
         vec![("class_names", json!(data.class_names)), ("loss", json!(manifest.network.loss.kind.name()))];
+    let schema = (model_file::SCHEMA.to_string(), json!(data.schema()).to_string());
     if let DataFormat::Csv { feature_columns, label_columns, categories, offsets, scales, imputation, .. } =
         &data.format
     {
@@ -93,7 +98,49 @@ fn metadata(manifest: &Manifest) -> BTreeMap<String, String> {
             ("imputation", json!(imputation)),
         ]);
     }
-    entries.into_iter().map(|(key, value)| (format!("panoply.{key}"), value.to_string())).collect()
+    let named = entries.into_iter().map(|(key, value)| (format!("panoply.{key}"), value.to_string()));
+    named.chain([schema]).collect()
+}
+
+/// Writes the weights of an ONNX file to a safetensors file, or all of it to another ONNX file, with constants of other files inside.
+fn export_onnx(arguments: &ExportCommand) -> Result<ExitCode> {
+    let model = &arguments.model;
+    let out = arguments.output.clone().unwrap_or_else(|| model.with_extension("safetensors"));
+    let is_weights = out.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("safetensors"));
+    if !is_weights && !is_onnx(&out) && !protect::is_stream(&out) {
+        let message = format!("--output {}: an ONNX file is exported to FILE.safetensors or FILE.onnx", out.display());
+        return Err(Error::mistake(message));
+    }
+    let network = onnx::Imported::open(model)?;
+    protect::check_export(&out, model, model)?;
+    let params = network.named_parameters();
+    let (bytes, what) = if is_weights {
+        if params.is_empty() {
+            return Err(Error::mistake(format!("{} has no weights", model.display())));
+        }
+        checkpoint::save(&network, &out, HashMap::new())?;
+        let bytes = std::fs::metadata(&out).map_or(0, |file| file.len());
+        (bytes, format!("{} tensors", params.len()))
+    } else {
+        let saved = network.save(&out, &network.info.metadata)?;
+        (saved.bytes, format!("ONNX opset {}", saved.opset))
+    };
+    let report = match arguments.json {
+        true => format!(
+            "{:#}",
+            json!({
+                "schema": 1, "model": model.to_string_lossy(), "path": out.to_string_lossy(), "size_bytes": bytes,
+                "opset": network.info.opset, "tensors": params.len(),
+            })
+        ),
+        false => format!("wrote {}: {bytes} bytes, {what}", out.display()),
+    };
+    if protect::is_stream(&out) {
+        eprintln!("{report}")
+    } else {
+        println!("{report}")
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 fn listed(lengths: &[usize]) -> String {

@@ -1,5 +1,7 @@
 //! `panoply inspect FILE`: shows the contents of a model file or of a data set.
 
+mod onnx;
+
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -11,16 +13,17 @@ use panoply::{DType, Device, Error, Result};
 use serde_json::json;
 
 use crate::console::escaped;
-use crate::output;
 use crate::train::{data_args::DataArgs, manifest::Manifest, metrics, run_dir::RunDir};
+use crate::{model_file, output};
 
 /// Show the contents of a model or of a data set
 ///
-/// Of a model: layers, shapes, element types, sizes and the number of non-finite elements. Of a table: role, type, missing and distinct
+/// Of a model: layers, shapes, element types, sizes and the number of non-finite elements. Of an ONNX file: inputs, outputs, operators,
+/// constants and metadata. Of a table: role, type, missing and distinct
 /// values of each column. Of other data: what `panoply train` would read.
 #[derive(Args)]
 pub struct InspectCommand {
-    /// A safetensors file of any origin, a run folder, or data as `panoply train` takes them
+    /// A safetensors file of any origin, an ONNX file, a run folder, or data as `panoply train` takes them
     path: PathBuf,
     #[command(flatten)]
     view: DataArgs,
@@ -42,6 +45,9 @@ struct Entry {
 pub fn run(arguments: &InspectCommand) -> Result<ExitCode> {
     Device::get("cpu")?.scope(|| {
         let reading = arguments.view.clone().read_options();
+        if model_file::is_onnx(&arguments.path) {
+            return onnx::inspect(&arguments.path, arguments.json);
+        }
         let Some(path) = model_file(&arguments.path) else {
             return inspect_data(&arguments.path, &reading, arguments.json);
         };

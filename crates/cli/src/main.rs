@@ -25,6 +25,7 @@ mod inspect;
 mod load_progress;
 mod machine;
 mod mesh;
+mod model_file;
 mod new;
 mod output;
 mod predict;
@@ -97,7 +98,7 @@ enum Command {
     Serve(Box<serve::ServeCommand>),
     Fit(fit::FitCommand),
     Quantize(quantize::QuantizeCommand),
-    /// Export a trained model to ONNX
+    /// Export a trained model to ONNX, or the weights of an ONNX file to safetensors
     Export(export::ExportCommand),
     Inspect(inspect::InspectCommand),
     New(new::NewCommand),

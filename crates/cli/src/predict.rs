@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use panoply::nn::checkpoint::TensorFile;
 use panoply::nn::data::reader::{DataFormat, InferenceData, Label};
 use panoply::nn::data::{Targets, TextEncoding, digits, text};
 use panoply::nn::generate::{GenerationConfig, generate};
@@ -15,7 +14,9 @@ use panoply::{Error, Result, Rng};
 use serde_json::{Value, json};
 
 use crate::console::escaped;
+use crate::model_file::ModelFile;
 use crate::output::{self, DeviceArgs, DeviceSelection};
+use crate::train::data_schema::DataSchema;
 use crate::train::manifest::{self, Manifest};
 use crate::train::metrics::{POSITIVE_THRESHOLD, argmax, format_number};
 use crate::train::run_dir;
@@ -23,7 +24,7 @@ use crate::train::run_dir;
 /// Run a trained model on new data, or generate text
 #[derive(Args)]
 pub struct PredictCommand {
-    /// The model file that `panoply train` wrote, or its run folder
+    /// The model file that `panoply train` wrote, its run folder, or an ONNX file
     #[arg(value_parser = run_dir::model_file())]
     model: PathBuf,
     /// Data: a table with the same columns, a text, an image or a folder of images, an IDX or NumPy file [default: the training
@@ -56,10 +57,11 @@ pub fn run(arguments: &PredictCommand) -> Result<ExitCode> {
     let choice = arguments.device.select()?;
     choice.explain();
     choice.device().scope(|| {
-        let file = TensorFile::read(&arguments.model)?;
-        let manifest = Manifest::of_model(&file)?;
-        let model = manifest.load(&file)?;
-        if let DataFormat::Text { vocabulary, context_length: time } = &manifest.data.format {
+        let file = ModelFile::open(&arguments.model)?;
+        let model = &file.model;
+        if let Some(DataSchema { format: DataFormat::Text { vocabulary, context_length: time }, reading, .. }) =
+            &file.schema
+        {
             if arguments.num_examples.is_some() {
                 return Err(Error::mistake(
                     "--num-examples: this model reads text; --max-new-tokens sets the length of a text",
@@ -67,14 +69,8 @@ pub fn run(arguments: &PredictCommand) -> Result<ExitCode> {
             }
             let letters: Vec<char> = vocabulary.chars().collect();
             match &arguments.data {
-                Some(path) => evaluate_text(
-                    arguments,
-                    &choice,
-                    &model,
-                    (&letters, *time),
-                    (path, manifest.data.reading.encoding),
-                )?,
-                None => write_text(arguments, &choice, &model, &letters)?,
+                Some(path) => evaluate_text(arguments, &choice, model, (&letters, *time), (path, reading.encoding))?,
+                None => write_text(arguments, &choice, model, &letters)?,
             }
             return Ok(ExitCode::SUCCESS);
         }
@@ -86,20 +82,21 @@ pub fn run(arguments: &PredictCommand) -> Result<ExitCode> {
         if arguments.prompt.is_some() {
             return Err(Error::mistake("--prompt: this model generates no text; pass a data file instead"));
         }
-        let examples = chosen(examples(&manifest, arguments.data.as_deref())?, arguments);
+        let (read, schema) = file.examples(arguments.data.as_deref())?;
+        let examples = chosen(read, arguments);
         examples.notes.iter().for_each(|note| note!("{}", escaped(note)));
         if examples.names.is_empty() {
             return Err(Error::mistake("--num-examples 0: there is nothing to show"));
         }
-        let rows = predict(&model, &examples.dataset, &manifest.network.loss)?.to_vec::<f32>()?;
+        let rows = predict(model, &examples.dataset, &model.network.loss)?.to_vec::<f32>()?;
         match examples.dataset.targets {
             Targets::Regression { num_outputs: width, .. } => {
-                numbers(arguments, &choice, &examples, (&rows, &manifest.data.labels(width)));
+                numbers(arguments, &choice, &examples, (&rows, &schema.labels(width)));
             }
             Targets::MultiLabel { num_labels: width, .. } => {
-                answers(arguments, &choice, &examples, (&rows, &manifest.data.labels(width)));
+                answers(arguments, &choice, &examples, (&rows, &schema.labels(width)));
             }
-            Targets::Classes { .. } => classes(arguments, &choice, &manifest, &examples, &rows),
+            Targets::Classes { .. } => classes(arguments, &choice, &schema, &examples, &rows),
         }
         Ok(ExitCode::SUCCESS)
     })
@@ -109,11 +106,11 @@ pub fn run(arguments: &PredictCommand) -> Result<ExitCode> {
 fn classes(
     arguments: &PredictCommand,
     choice: &DeviceSelection,
-    manifest: &Manifest,
+    schema: &DataSchema,
     examples: &InferenceData,
     probabilities: &[f32],
 ) {
-    let classes = &manifest.data.class_names;
+    let classes = &schema.class_names;
     let read: Vec<(usize, f32)> =
         probabilities.chunks_exact(classes.len()).map(|row| (argmax(row), row[argmax(row)])).collect();
     let labels: Vec<Option<ActualClass<'_>>> =
@@ -147,7 +144,7 @@ fn classes(
             None => String::new(),
         };
         let sentence = format!("predicted {} ({:.1} %){verdict}", classes[*class], share * 100.0);
-        if let DataFormat::Digits = manifest.data.format {
+        if let DataFormat::Digits = schema.format {
             draw(&examples.dataset.features[at * examples.dataset.num_features..][..examples.dataset.num_features]);
             println!("  {sentence}\n");
         } else {
@@ -250,6 +247,9 @@ fn numbers(
     let names = shown(&examples.names);
     let name_width = names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
     let formatted = |numbers: &[f32]| {
+        if numbers.len() > MANY_NUMBERS {
+            return largest(numbers, labels);
+        }
         let moved = numbers.iter().enumerate().map(|(at, number)| format_number(f64::from(*number) + offset(at)));
         let words: Vec<String> = moved.collect();
         words.join(", ")
@@ -267,6 +267,19 @@ fn numbers(
     if let Some(mean) = mean.filter(|_| all.len() > 4) {
         println!("mean absolute error {}", format_number(mean));
     }
+}
+
+/// Number of outputs above which only the largest are printed.
+const MANY_NUMBERS: usize = 16;
+
+/// Names the largest outputs.
+fn largest(numbers: &[f32], labels: &[String]) -> String {
+    const NAMED: usize = 5;
+    let mut order: Vec<usize> = (0..numbers.len()).collect();
+    order.sort_by(|a, b| numbers[*b].total_cmp(&numbers[*a]));
+    let named =
+        order.iter().take(NAMED).map(|at| format!("{} = {}", labels[*at], format_number(f64::from(numbers[*at]))));
+    format!("{} numbers, the largest {}", numbers.len(), named.collect::<Vec<String>>().join(", "))
 }
 
 /// Prints the probability of each label of each example, one column per label.
@@ -390,12 +403,7 @@ fn write_text(arguments: &PredictCommand, choice: &DeviceSelection, model: &Mode
 pub fn examples(manifest: &Manifest, data: Option<&Path>) -> Result<InferenceData> {
     let (source, classes) = (&manifest.data.format, &manifest.data.class_names);
     match (source, data) {
-        (DataFormat::Digits, None) => {
-            let data = digits::load()?.with_shape(&[1, 8, 8])?;
-            let names = (0..data.len()).map(|at| format!("digit {at}")).collect();
-            let right = data.labels().iter().map(|label| Some(Label::Class(*label))).collect();
-            Ok(InferenceData { dataset: data, names, labels: right, offsets: Vec::new(), notes: Vec::new() })
-        }
+        (DataFormat::Digits, None) => built_in_digits(),
         (_, Some(path)) => source.read(path, classes, &manifest.data.reading),
         (_, None) => {
             let path = Path::new(manifest.data.place());
@@ -408,6 +416,14 @@ pub fn examples(manifest: &Manifest, data: Option<&Path>) -> Result<InferenceDat
             source.read(path, classes, &manifest.data.reading)
         }
     }
+}
+
+/// Returns the digits that ship with Panoply.
+pub fn built_in_digits() -> Result<InferenceData> {
+    let data = digits::load()?.with_shape(&[1, 8, 8])?;
+    let names = (0..data.len()).map(|at| format!("digit {at}")).collect();
+    let right = data.labels().iter().map(|label| Some(Label::Class(*label))).collect();
+    Ok(InferenceData { dataset: data, names, labels: right, offsets: Vec::new(), notes: Vec::new() })
 }
 
 /// Escapes names from a file for the terminal.

@@ -11,6 +11,8 @@ mod curves;
 mod dashboard;
 pub mod data_args;
 mod data_info;
+pub mod data_schema;
+mod fine_tune;
 mod lock;
 pub mod manifest;
 pub mod metrics;
@@ -38,7 +40,7 @@ use panoply::nn::{
     InverseStandardize, LayerSpec, LossKind, Metric, Model, Module, Monitor, Network, ProcessGroup, Standardize,
     TargetScale, TrainConfig, Trainer, checkpoint, evaluate,
 };
-use panoply::{Error, Result, Rng};
+use panoply::{DType, Error, Result, Rng};
 use serde_json::json;
 
 use crate::console::escaped;
@@ -46,8 +48,9 @@ use crate::output::{self, DeviceSelection};
 pub use arguments::TrainCommand;
 use dashboard::Dashboard;
 use data_info::{data_info, fingerprint, stem};
+use fine_tune::FineTune;
 use lock::RunLock;
-use manifest::{Commands, Manifest, RunResult, TestResult, TrainSettings};
+use manifest::{Commands, DataInfo, Manifest, RunResult, TestResult, TrainSettings};
 use presets::{LossArgs, SizeArgs};
 use progress::{Screen, Silent};
 pub use ranks::run;
@@ -138,8 +141,16 @@ impl TrainJob {
         if let Some(ValSplit::Group { column, .. }) = &recipe.args.val_split {
             reading.group_column = Some(column.clone());
         }
-        let mut labeled = manifest::open(&data, &reading)?;
+        let start = match &arguments.model {
+            Some(presets::ModelArg::Onnx(file)) => Some(FineTune::open(file)?),
+            _ => None,
+        };
+        let (mut labeled, is_format_fixed) = match &start {
+            Some(start) => start.read(&data, &reading)?,
+            None => (manifest::open(&data, &reading)?, false),
+        };
         reading.check_for(&labeled.format)?;
+        let reading = start.as_ref().map_or(reading.clone(), |start| start.reading(reading, is_format_fixed));
         labeled.assumptions.iter().filter(|_| reports).for_each(|guess| note!("{}", escaped(guess)));
         let sizes = SizeArgs { hidden: arguments.hidden_sizes.clone(), dropout: arguments.dropout };
         let model = arguments.model.clone().unwrap_or(match labeled.format {
@@ -147,7 +158,7 @@ impl TrainJob {
             _ => presets::ModelArg::Mlp,
         });
         let wanted = LossArgs { kind: arguments.loss, class_weights: arguments.class_weights.clone() };
-        let mut network = model.network(&labeled, &sizes, &wanted)?;
+        let mut network = model.network(&labeled, &sizes, (&wanted, start.as_ref()))?;
         let sequences = labeled.dataset.seq_lengths.is_some();
         if sequences {
             network
@@ -176,7 +187,13 @@ impl TrainJob {
                 network.layers.push(LayerSpec::InverseStandardize {});
             }
         }
-        let run = new_trainer(&train, &network, &settings, &mut rng)?;
+        if start.is_some() && settings.dtype() != DType::F32 {
+            return Err(Error::mistake(
+                "--precision: the network of an ONNX file is trained in f32; remove the option",
+            ));
+        }
+        let mut run = new_trainer(&train, &network, &settings, &mut rng)?;
+        start.iter().try_for_each(|start| start.load_into(&mut run.model))?;
         if let DataFormat::Text { .. } = labeled.format {
             check_causal(&model.name(), &run.model, &train)?;
         }
@@ -190,7 +207,7 @@ impl TrainJob {
             panoply_version: env!("CARGO_PKG_VERSION").to_string(),
             num_parameters: run.model.num_parameters(),
             network,
-            data: data_info(&data, labeled, reading, (&train, &held), &settings),
+            data: DataInfo { is_format_fixed, ..data_info(&data, labeled, reading, (&train, &held), &settings) },
             settings,
             device: choice.report(),
             devices: Vec::new(),
@@ -249,6 +266,8 @@ impl TrainJob {
             let message = format!("{} is missing, but {} exists", file.display(), left.display());
             return Err(Error::mistake(message).note("restore it, or start another run; nothing was changed"));
         } else {
+            let start = FineTune::of(&manifest.network, &manifest.settings.model)?;
+            start.iter().try_for_each(|start| start.load_into(&mut run.model))?;
             if reports {
                 note!("{} ended before its first checkpoint; training starts over", folder.0.display());
             }

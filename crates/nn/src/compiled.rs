@@ -83,7 +83,8 @@ pub struct CompiledModel {
 /// Number of random examples in a verification.
 const SAMPLES: usize = 4;
 
-/// Compiles a trained network for inference on the current device. With [`CompileOptions::verify`], it is run on random examples and must
+/// Compiles a trained network for inference on the current device, such as the model of an ONNX file
+/// ([`Imported::to_model`](crate::onnx::Imported::to_model)), which computes in the element types of the file. With [`CompileOptions::verify`], it is run on random examples and must
 /// agree with the original network on another executor.
 ///
 /// From [`OptLevel::Default`] on the forward pass is captured once for each input shape: the first [`CompiledModel::run`] with a shape
@@ -93,6 +94,10 @@ const SAMPLES: usize = 4;
 /// # Errors
 /// If the network is invalid, or the verification or a property check fails.
 pub fn compile(model: &Model, options: &CompileOptions) -> Result<CompiledModel> {
+    if options.precision != Precision::F32 && has_imported(&model.network.layers) {
+        let message = "an imported ONNX network computes in the element types of its file";
+        return Err(Error::unsupported(message).note("use the precision f32"));
+    }
     let mut folded = fold(model, options.opt_level)?;
     let (kept, _) = options.precision.dtypes();
     let mut freeze = |_: &str, param: &mut Param| {
@@ -116,6 +121,12 @@ pub fn compile(model: &Model, options: &CompileOptions) -> Result<CompiledModel>
         compiled.verify(model, &Rng::seed_from_u64(0).normal(shape))?;
     }
     Ok(compiled)
+}
+
+/// Returns true if a layer, or a sublayer, is an imported network.
+fn has_imported(layers: &[LayerSpec]) -> bool {
+    let within = |layer: &LayerSpec| layer.sublayers().iter().any(|part| has_imported(part.layers));
+    layers.iter().any(|layer| matches!(layer, LayerSpec::Onnx(_)) || within(layer))
 }
 
 impl CompiledModel {

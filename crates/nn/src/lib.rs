@@ -6,7 +6,7 @@
 //! a cheap snapshot.
 //!
 //! In reading order: [`module`], [`layer`], [`layers`], [`init`], [`optim`], [`network`], [`data`], [`evaluate`](mod@evaluate),
-//! [`trainer`], [`process_group`], `trainer_memory`, [`metrics`], [`checkpoint`], `trainer_checkpoint`, [`state_dict`], [`onnx`],
+//! [`trainer`], [`process_group`], `trainer_memory`, [`metrics`], [`checkpoint`], `trainer_checkpoint`, [`state_dict`], `onnx_import`, [`onnx`],
 //! [`generate`], [`property`](mod@property), [`compiled`], [`conformance`].
 
 #![forbid(unsafe_code)]
@@ -24,6 +24,7 @@ pub mod metrics;
 pub mod module;
 pub mod network;
 pub mod onnx;
+mod onnx_import;
 pub mod optim;
 pub mod process_group;
 pub mod property;

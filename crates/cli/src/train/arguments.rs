@@ -23,9 +23,9 @@ pub struct TrainCommand {
     /// Data set: `digits`, a file or a folder
     #[arg(default_value = "digits")]
     pub data: String,
-    /// Network: mlp, cnn, lstm, transformer, or a FILE.toml that lists the layers [default: mlp; lstm for text]. Its sections
-    /// `[training]` and `[data]` set defaults for these options.
-    #[arg(long, conflicts_with = "resume")]
+    /// Network: mlp, cnn, lstm, transformer, a FILE.toml that lists the layers, or a FILE.onnx, whose weights are trained further
+    /// [default: mlp; lstm for text]. The sections `[training]` and `[data]` of a FILE.toml set defaults for these options.
+    #[arg(long, visible_alias = "from", conflicts_with = "resume")]
     pub model: Option<presets::ModelArg>,
     /// Loss: cross-entropy or bce-with-logits for classification, bce-with-logits for multilabel, mse, l1, huber, bce-with-logits
     /// (targets in 0..1) or kl-div (targets that sum to 1) for regression [default: cross-entropy, bce-with-logits or mse by task]

@@ -31,6 +31,7 @@ pub fn data_info(
         fingerprint: fingerprint(&labeled.dataset),
         val_fingerprint: matches!(settings.val_split, ValSplit::File(_)).then(|| fingerprint(held)),
         format: labeled.format,
+        is_format_fixed: false,
         class_names: labeled.class_names,
         reading,
     }

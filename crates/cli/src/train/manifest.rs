@@ -4,12 +4,13 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
 use panoply::nn::checkpoint::{self, TensorFile};
+use panoply::nn::data::ReadBudget;
 use panoply::nn::data::reader::{self, DataFormat, LabeledData, ReadOptions, SequenceColumn, Task};
-use panoply::nn::data::{ReadBudget, Targets};
 use panoply::nn::{EpochReport, Model, Monitor, Network};
 use panoply::{DType, Error, Result};
 use serde::{Deserialize, Serialize};
 
+use super::data_schema::DataSchema;
 use super::metrics::Metrics;
 use super::run_dir::RunDir;
 use super::train_args::{LrScheduleKind, OptimizerKind, value_name};
@@ -56,6 +57,9 @@ pub struct DataInfo {
     pub absolute: Option<String>,
     /// Format, with what is needed to read more data of it.
     pub format: DataFormat,
+    /// True if the format is that of the ONNX file from which training started, so that it is not detected from the data.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_format_fixed: bool,
     /// Names of the classes; empty for regression.
     pub class_names: Vec<String>,
     /// Number of training examples.
@@ -174,7 +178,10 @@ impl Commands {
 impl DataInfo {
     /// Reads the data again with the same options.
     pub fn open(&self) -> Result<LabeledData> {
-        open(self.place(), &self.reading)
+        match self.is_format_fixed {
+            true => self.schema().open(self.place()),
+            false => open(self.place(), &self.reading),
+        }
     }
 
     /// Returns the first difference between the training data and data that were read again, if any.
@@ -205,13 +212,15 @@ impl DataInfo {
             .or_else(|| (numbers || now != before).then(|| "its examples have changed".to_string()))
     }
 
+    /// Returns how the model reads data and names its outputs.
+    pub fn schema(&self) -> DataSchema {
+        let DataInfo { format, class_names, reading, .. } = self;
+        DataSchema { format: format.clone(), class_names: class_names.clone(), reading: reading.clone() }
+    }
+
     /// Returns the names of the targets or labels; those of arrays are numbered.
     pub fn labels(&self, width: usize) -> Vec<String> {
-        match &self.format {
-            DataFormat::Csv { label_columns: labels, .. } => labels.clone(),
-            _ if width == 1 => vec!["y".to_string()],
-            _ => (0..width).map(|at| format!("y[{at}]")).collect(),
-        }
+        self.schema().labels(width)
     }
 
     /// Returns the current path of the data: the absolute path if it exists, else the path as given.
@@ -244,76 +253,6 @@ impl DataInfo {
             DataFormat::Digits | DataFormat::Text { .. } | DataFormat::Images { .. } | DataFormat::Idx { .. } => {
                 BTreeMap::new()
             }
-        }
-    }
-
-    /// Returns the shape of an example.
-    fn example_lengths(&self) -> std::result::Result<Vec<usize>, String> {
-        match &self.format {
-            DataFormat::Digits => Ok(vec![1, 8, 8]),
-            DataFormat::Csv {
-                feature_columns: columns, sequence: sequences, categories: words, imputation, ..
-            } => {
-                let indicator = |column| usize::from(imputation.get(column).is_some_and(|fill| fill.indicator));
-                let width = |column| words.get(column).map_or(1, Vec::len) + indicator(column);
-                let width = columns.iter().map(width).sum();
-                Ok(sequences.iter().map(|sequences| sequences.max_len).chain([width]).collect())
-            }
-            DataFormat::Text { context_length: time, .. } => Ok(vec![*time]),
-            DataFormat::Images { channels, height: rows, width: columns } => {
-                const MOST: usize = 1 << 16;
-                if !(1..=4).contains(channels) || !(1..=MOST).contains(rows) || !(1..=MOST).contains(columns) {
-                    return Err(format!("images of {channels} channels and {rows} × {columns} pixels"));
-                }
-                Ok(vec![*channels, *rows, *columns])
-            }
-            DataFormat::Idx { shape: lengths } | DataFormat::Npy { shape: lengths, .. } => Ok(lengths.clone()),
-        }
-    }
-
-    /// Returns empty targets of the right type, and the number of time steps for a language model.
-    fn targets(&self) -> std::result::Result<(Targets, Option<usize>), String> {
-        let (classes, values) = (self.class_names.len(), Vec::new());
-        let (width, answers) = match &self.format {
-            DataFormat::Csv { task: Task::Text, .. } | DataFormat::Npy { task: Task::Text, .. } => {
-                return Err("task `text`, but the data are not text".to_string());
-            }
-            DataFormat::Csv { label_columns, task: task @ (Task::MultiLabel | Task::Regression), .. } => {
-                (label_columns.len(), *task == Task::MultiLabel)
-            }
-            DataFormat::Npy { num_outputs, task: task @ (Task::MultiLabel | Task::Regression), .. } => {
-                (*num_outputs, *task == Task::MultiLabel)
-            }
-            DataFormat::Text { vocabulary, context_length: time } => {
-                let letters: Vec<char> = vocabulary.chars().collect();
-                if letters.len() != classes || !letters.is_sorted_by(|a, b| a < b) {
-                    return Err(format!("a vocabulary of {} characters, but {classes} classes", letters.len()));
-                }
-                return Ok((
-                    Targets::Classes { labels: Vec::new(), num_classes: classes, labels_per_example: *time },
-                    Some(*time),
-                ));
-            }
-            DataFormat::Csv { label_columns: labels, .. } if labels.len() != 1 => {
-                return Err(format!("classification with {} label columns", labels.len()));
-            }
-            DataFormat::Digits
-            | DataFormat::Csv { .. }
-            | DataFormat::Images { .. }
-            | DataFormat::Idx { .. }
-            | DataFormat::Npy { .. } => {
-                return match classes {
-                    0 | 1 => Err(format!("{classes} classes")),
-                    _ => {
-                        Ok((Targets::Classes { labels: Vec::new(), num_classes: classes, labels_per_example: 1 }, None))
-                    }
-                };
-            }
-        };
-        match width {
-            0 => Err("no targets".to_string()),
-            _ if answers => Ok((Targets::MultiLabel { values, num_labels: width }, None)),
-            _ => Ok((Targets::Regression { values, num_outputs: width }, None)),
         }
     }
 
@@ -476,26 +415,13 @@ impl Manifest {
     /// Checks that data, classes, network and settings are consistent; the error describes the first contradiction.
     fn check(&self) -> std::result::Result<(), String> {
         let Manifest { network, data, settings, .. } = self;
-        let output = network.output_shape().map_err(|error| error.message().to_string())?;
         if settings.batch_size == 0 || settings.accumulate_grad_batches == 0 {
             return Err(format!(
                 "batch size {}, {} batches per step",
                 settings.batch_size, settings.accumulate_grad_batches
             ));
         }
-        let (targets, times) = data.targets()?;
-        let lengths = data.example_lengths()?;
-        let sequence = matches!(&data.format, DataFormat::Csv { sequence: Some(_), .. });
-        if !network.accepts_shape(&lengths) || (sequence && network.input != lengths) {
-            return Err(format!("examples are {lengths:?}, but the network takes {:?}", network.input));
-        }
-        network.loss.for_targets(&targets).map_err(|error| error.message().to_string())?;
-        let outputs = network.loss.num_outputs(&targets);
-        let wanted: Vec<usize> = times.into_iter().chain([outputs]).collect();
-        if output != wanted {
-            return Err(format!("{}: expected outputs {wanted:?}, but the network gives {output:?}", data.learned()));
-        }
-        Ok(())
+        data.schema().check(network)
     }
 
     fn text(&self) -> Result<String> {

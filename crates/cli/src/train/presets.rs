@@ -11,7 +11,9 @@ use panoply::nn::{ClassWeights, LayerSpec, Loss, LossKind, Network};
 use panoply::{Error, Result};
 
 use super::data_args::DataArgs;
+use super::fine_tune::FineTune;
 use super::train_args::{TrainOptions, section};
+use crate::model_file::is_onnx;
 
 /// The network to train.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,6 +28,8 @@ pub enum ModelArg {
     Transformer,
     /// Layers listed in a file.
     File(PathBuf),
+    /// A trained network in an ONNX file.
+    Onnx(PathBuf),
 }
 
 impl FromStr for ModelArg {
@@ -38,7 +42,10 @@ impl FromStr for ModelArg {
             "lstm" => Ok(ModelArg::Lstm),
             "transformer" => Ok(ModelArg::Transformer),
             file if file.ends_with(".toml") => Ok(ModelArg::File(PathBuf::from(file))),
-            other => Err(format!("unknown network `{other}`; use mlp, cnn, lstm, transformer or a FILE.toml")),
+            file if is_onnx(Path::new(file)) => Ok(ModelArg::Onnx(PathBuf::from(file))),
+            other => {
+                Err(format!("unknown network `{other}`; use mlp, cnn, lstm, transformer, a FILE.toml or a FILE.onnx"))
+            }
         }
     }
 }
@@ -51,7 +58,7 @@ impl ModelArg {
             ModelArg::Cnn => "cnn".to_string(),
             ModelArg::Lstm => "lstm".to_string(),
             ModelArg::Transformer => "transformer".to_string(),
-            ModelArg::File(file) => file.display().to_string(),
+            ModelArg::File(file) | ModelArg::Onnx(file) => file.display().to_string(),
         }
     }
 
@@ -62,13 +69,34 @@ impl ModelArg {
                 let (_, FileSections { training, data }) = Network::read_with_sections(file)?;
                 Ok((section(file, "training", &training)?, section(file, "data", &data)?))
             }
-            ModelArg::Mlp | ModelArg::Cnn | ModelArg::Lstm | ModelArg::Transformer => Ok(Default::default()),
+            ModelArg::Mlp | ModelArg::Cnn | ModelArg::Lstm | ModelArg::Transformer | ModelArg::Onnx(_) => {
+                Ok(Default::default())
+            }
         }
     }
 
     /// Returns the network for this data, with its loss.
-    pub fn network(&self, labeled: &LabeledData, sizes: &SizeArgs, wanted: &LossArgs) -> Result<Network> {
+    ///
+    /// `start` is the network of an ONNX file.
+    pub fn network(
+        &self,
+        labeled: &LabeledData,
+        sizes: &SizeArgs,
+        (wanted, start): (&LossArgs, Option<&FineTune>),
+    ) -> Result<Network> {
+        let usual = || match labeled.dataset.targets {
+            Targets::Classes { .. } => LossKind::CrossEntropy,
+            Targets::Regression { .. } => LossKind::Mse,
+            Targets::MultiLabel { .. } => LossKind::BceWithLogits,
+        };
         let network = match (self, &labeled.format) {
+            (ModelArg::Onnx(file), _) => {
+                let start = start.ok_or_else(|| Error::mistake("the ONNX file was not read"))?;
+                let loss = wanted.loss(Loss::new(start.loss().unwrap_or(usual())), labeled)?;
+                let network = start.network(&labeled.dataset.example_shape)?;
+                fits(&network, &loss, labeled, file)?;
+                network.loss(loss)
+            }
             (ModelArg::File(file), _) => {
                 let network = Network::read(file)?;
                 let own = wanted.kind.is_none().then(|| format!("the loss is set in {}", file.display()));
@@ -78,14 +106,7 @@ impl ModelArg {
                 network.loss(loss)
             }
             (_, DataFormat::Text { .. }) => self.text(labeled, sizes)?.loss(wanted.loss(Loss::default(), labeled)?),
-            _ => {
-                let usual = match labeled.dataset.targets {
-                    Targets::Classes { .. } => LossKind::CrossEntropy,
-                    Targets::Regression { .. } => LossKind::Mse,
-                    Targets::MultiLabel { .. } => LossKind::BceWithLogits,
-                };
-                self.preset(labeled, sizes, wanted.loss(Loss::new(usual), labeled)?)?
-            }
+            _ => self.preset(labeled, sizes, wanted.loss(Loss::new(usual()), labeled)?)?,
         };
         network.layer_shapes()?;
         Ok(network)
@@ -111,7 +132,7 @@ impl ModelArg {
                 let start = in_rows(network, lengths).add_layer(LayerSpec::linear(hidden[0]));
                 blocks(start, &hidden, sizes.dropout, false).add_layer(LayerSpec::TimeMean {})
             }
-            ModelArg::Mlp | ModelArg::File(_) => {
+            ModelArg::Mlp | ModelArg::File(_) | ModelArg::Onnx(_) => {
                 let flat = if lengths.len() > 1 { network.add_layer(LayerSpec::Flatten {}) } else { network };
                 hidden.iter().fold(flat, |network, width| {
                     network.add_layer(LayerSpec::linear(*width)).add_layer(LayerSpec::Relu {}).add_layer(drop.clone())
@@ -147,7 +168,7 @@ impl ModelArg {
     /// Returns the requested layer sizes, or the defaults.
     fn hidden(&self, asked: Option<&[usize]>) -> Result<Vec<usize>> {
         let (usual, fits, needs): (&[usize], fn(usize) -> bool, &str) = match self {
-            ModelArg::Mlp | ModelArg::File(_) => (&[128, 64], |_| true, "any number of sizes"),
+            ModelArg::Mlp | ModelArg::File(_) | ModelArg::Onnx(_) => (&[128, 64], |_| true, "any number of sizes"),
             ModelArg::Cnn => (&[16, 32], |count| count > 0, "the channels of each convolution"),
             ModelArg::Lstm => (&[64], |count| count == 1, "one size"),
             ModelArg::Transformer => (&[64, 2], |count| (1..=2).contains(&count), "a width and a number of layers"),
@@ -184,7 +205,7 @@ pub struct LossArgs {
 impl LossArgs {
     /// Returns the default loss, or the requested one if it fits the data; another loss function drops the settings of the default.
     /// Balanced class weights are computed later.
-    fn loss(&self, usual: Loss, labeled: &LabeledData) -> Result<Loss> {
+    pub fn loss(&self, usual: Loss, labeled: &LabeledData) -> Result<Loss> {
         let mut loss = self.kind.filter(|kind| *kind != usual.kind).map_or(usual, Loss::new);
         loss.class_weights = self.class_weights.clone().or(loss.class_weights);
         if let (DataFormat::Text { .. }, false) = (&labeled.format, loss.kind == LossKind::CrossEntropy) {
@@ -265,7 +286,7 @@ fn blocks(network: Network, hidden: &[usize], dropout: f64, causal: bool) -> Net
 }
 
 /// Returns an error unless the network of a file takes these examples and its output fits the loss and the targets.
-fn fits(network: &Network, loss: &Loss, labeled: &LabeledData, file: &Path) -> Result<()> {
+pub fn fits(network: &Network, loss: &Loss, labeled: &LabeledData, file: &Path) -> Result<()> {
     let lengths = &labeled.dataset.example_shape;
     if !network.accepts_shape(lengths) || (labeled.dataset.seq_lengths.is_some() && network.input != *lengths) {
         let message =

@@ -10,6 +10,7 @@ mod llm_files;
 mod mesh;
 mod multilabel;
 mod new_project;
+mod onnx_files;
 mod support {
     pub mod temp_dir;
 }

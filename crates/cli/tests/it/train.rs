@@ -573,7 +573,7 @@ fn every_network_and_precision_trains() {
     );
     let refusal = dir.refused(&["train", "--model", "perceptron"]);
     assert!(
-        refusal.contains("unknown network `perceptron`; use mlp, cnn, lstm, transformer or a FILE.toml"),
+        refusal.contains("unknown network `perceptron`; use mlp, cnn, lstm, transformer, a FILE.toml or a FILE.onnx"),
         "{refusal}"
     );
 }

@@ -131,11 +131,11 @@ fn competition_files(dir: &TempDir) {
     assert!(found.starts_with("sat\n((X_0 ") && found.contains("(Y_1 "), "{found}");
     // It is a counterexample of the one property and not of the other.
     assert_eq!(verify("violated.vnnlib", "--replay").0, Some(5));
-    let (code, said) = verify("proven.vnnlib", "--replay");
-    assert!(code == Some(4) && said.contains("the input in result.txt does not violate the property"), "{said}");
+    let (code, output) = verify("proven.vnnlib", "--replay");
+    assert!(code == Some(4) && output.contains("the input in result.txt does not violate the property"), "{output}");
     dir.write("result.txt", "sat\n((X_0 1))");
-    let (code, said) = verify("violated.vnnlib", "--replay");
-    assert!(code == Some(1) && said.contains("the counterexample has 1 inputs, the property 2"), "{said}");
+    let (code, output) = verify("violated.vnnlib", "--replay");
+    assert!(code == Some(1) && output.contains("the counterexample has 1 inputs, the property 2"), "{output}");
     let stderr = dir.refused(&["verify", "run", "proven.toml", "--result", "result.txt"]);
     assert!(stderr.contains("`--result` and `--replay` need a property in VNN-LIB"), "{stderr}");
     if cfg!(unix) {

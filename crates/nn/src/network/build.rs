@@ -110,6 +110,7 @@ impl LayerSpec {
             LayerSpec::Rnn(memory) => Box::new(memory.build::<RnnCell>(last, rng).nonlinearity(memory.nonlinearity)),
             LayerSpec::Lstm(memory) => Box::new(memory.build::<LstmCell>(last, rng)),
             LayerSpec::Gru(memory) => Box::new(memory.build::<GruCell>(last, rng)),
+            LayerSpec::Onnx(spec) => Box::new(spec.build().expect("the network has been checked")),
             LayerSpec::LastTimeStep {} => Box::new(LastTimeStep),
             LayerSpec::TimeMean {} => Box::new(TimeMean),
             LayerSpec::PositionalEncoding {} => Box::new(PositionalEncoding),

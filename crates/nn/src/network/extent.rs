@@ -127,6 +127,7 @@ impl LayerSpec {
                 decoder.block().extent(width, 2) * decoder.num_layers + parts()
             }
             LayerSpec::Residual { .. } | LayerSpec::ActivationCheckpoint { .. } => parts(),
+            LayerSpec::Onnx(spec) => Extent { arrays: spec.arrays, numel: spec.numel, stored: 0 },
             LayerSpec::MaxPool(_)
             | LayerSpec::AvgPool(_)
             | LayerSpec::AdaptiveAvgPool { .. }

@@ -5,8 +5,10 @@ use serde::{Deserialize, Serialize};
 use crate::layers::{Activation, Nonlinearity};
 
 mod kind;
+mod onnx;
 mod padding;
 
+pub use onnx::OnnxSpec;
 pub use padding::Padding;
 
 /// A layer of a [`super::Network`]. Input sizes are inferred from the previous layer; where they are given, they are checked.
@@ -224,6 +226,8 @@ pub enum LayerSpec {
     TransformerEncoderLayer(TransformerEncoderSpec),
     /// Transformer decoder: a stack of blocks that attend to one memory sequence.
     TransformerDecoder(TransformerDecoderSpec),
+    /// A network that was imported from an ONNX file; see [`crate::onnx::Imported::to_model`].
+    Onnx(OnnxSpec),
 }
 
 /// Settings of a transformer encoder block.

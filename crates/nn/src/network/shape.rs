@@ -152,6 +152,7 @@ impl LayerSpec {
             | LayerSpec::Logsigmoid {}
             | LayerSpec::LogSoftmax {}
             | LayerSpec::Softmax {} => input.to_vec(),
+            LayerSpec::Onnx(spec) => spec.output(input).map_err(|error| error.message().to_string())?,
             LayerSpec::Flatten {} => vec![input.iter().product()],
             LayerSpec::Reshape { shape: lengths } => {
                 if lengths.is_empty() || size(lengths) != size(input) {

@@ -85,6 +85,7 @@ impl LayerSpec {
             | ActivationCheckpoint { .. }
             | TransformerDecoder(_)
             | Narrow { .. }
+            | Onnx(_)
             | Flatten {}
             | Reshape { .. }
             | Conv { .. }

@@ -106,12 +106,12 @@ impl Writer<'_> {
             }
             LayerSpec::LayerNorm { epsilon } => self.layer_norm("", *epsilon, input),
             LayerSpec::Standardize {} => {
-                let (mean, deviation) = (self.param("mean")?, self.param("std")?);
+                let (mean, deviation) = (self.buffer("mean")?, self.buffer("std")?);
                 let centered = self.op("Sub", &[input, &mean], &[]);
                 Ok(self.op("Div", &[&centered, &deviation], &[]))
             }
             LayerSpec::InverseStandardize {} => {
-                let (mean, deviation) = (self.param("mean")?, self.param("std")?);
+                let (mean, deviation) = (self.buffer("mean")?, self.buffer("std")?);
                 let scaled = self.op("Mul", &[input, &deviation], &[]);
                 Ok(self.op("Add", &[&scaled, &mean], &[]))
             }
@@ -186,7 +186,7 @@ impl Writer<'_> {
                 Ok(self.op("ReduceMean", &[input], &[("axes", Value::Ints(vec![1])), ("keepdims", Value::Int(0))]))
             }
             LayerSpec::PositionalEncoding {} => {
-                let positions = self.tensor(&sinusoidal_positional_encoding(lengths[0], lengths[1]))?;
+                let positions = self.constant(&sinusoidal_positional_encoding(lengths[0], lengths[1]))?;
                 Ok(self.op("Add", &[input, &positions], &[]))
             }
             LayerSpec::Narrow { start, length } => {
@@ -206,6 +206,11 @@ impl Writer<'_> {
                     }
                     _ => self.attention("", own, own, heads, *causal),
                 }
+            }
+            LayerSpec::Onnx(_) => {
+                let message =
+                    format!("layer {}: an imported ONNX network can only be exported as the only layer", self.number());
+                Err(Error::unsupported(message))
             }
             LayerSpec::Residual { .. } | LayerSpec::ActivationCheckpoint { .. } => {
                 let values = layer.sublayers().into_iter().map(|part| Ok(self.part(&part, lengths, input)?.0));
@@ -266,8 +271,8 @@ impl Writer<'_> {
     fn group_norm(&mut self, groups: usize, epsilon: f64, lengths: &[usize], input: &str) -> Result<String> {
         // All lengths are explicit: inferring one divides by the batch, which fails for an empty batch.
         let apart = self.reshape(input, &signed(&[0, groups, lengths.iter().product::<usize>() / groups]));
-        let ones = self.tensor(&Tensor::from_slice(&vec![1f32; groups], [groups]))?;
-        let zeros = self.tensor(&Tensor::from_slice(&vec![0f32; groups], [groups]))?;
+        let ones = self.constant(&Tensor::from_slice(&vec![1f32; groups], [groups]))?;
+        let zeros = self.constant(&Tensor::from_slice(&vec![0f32; groups], [groups]))?;
         let attributes = [("epsilon", Value::Float(epsilon))];
         let normal = self.op("InstanceNormalization", &[&apart, &ones, &zeros], &attributes);
         let normal = self.reshape(&normal, &[&[-1], &signed(lengths)[..]].concat());
@@ -319,6 +324,20 @@ impl Writer<'_> {
         let tensor = self.param_tensor(name)?;
         let name = format!("{}.{name}", self.place);
         self.graph.floats(&name, &tensor)?;
+        Ok(name)
+    }
+
+    /// Adds a parameter that is not trained under its own name.
+    fn buffer(&mut self, name: &str) -> Result<String> {
+        let name = self.param(name)?;
+        self.graph.buffer(&name);
+        Ok(name)
+    }
+
+    /// Adds a constant that does not depend on parameters.
+    fn constant(&mut self, tensor: &Tensor) -> Result<String> {
+        let name = self.tensor(tensor)?;
+        self.graph.buffer(&name);
         Ok(name)
     }
 

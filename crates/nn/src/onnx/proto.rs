@@ -1,55 +1,10 @@
-//! Minimal Protocol Buffers serialization for ONNX files. Field numbers are those of `onnx.proto`, IR version 8.
+//! Serialization of ONNX graphs that are written operator by operator.
 //!
 //! Float constants are copied to host memory one at a time while the file is written, so a large network is not held twice.
 
 use panoply_tensor::{Result, Tensor};
 
-/// A message under construction.
-#[derive(Clone, Debug, Default)]
-struct Message(Vec<u8>);
-
-impl Message {
-    fn varint(&mut self, mut value: u64) {
-        while value >= 0x80 {
-            self.0.push(value as u8 | 0x80);
-            value >>= 7;
-        }
-        self.0.push(value as u8);
-    }
-
-    fn number(mut self, field: u64, value: i64) -> Message {
-        self.varint(field << 3);
-        self.varint(value as u64);
-        self
-    }
-
-    fn float(mut self, field: u64, value: f32) -> Message {
-        self.varint(field << 3 | 5);
-        self.0.extend(value.to_le_bytes());
-        self
-    }
-
-    /// Appends the tag and length of a field with this number of bytes.
-    fn head(mut self, field: u64, bytes: u64) -> Message {
-        self.varint(field << 3 | 2);
-        self.varint(bytes);
-        self
-    }
-
-    fn bytes(mut self, field: u64, bytes: &[u8]) -> Message {
-        self = self.head(field, bytes.len() as u64);
-        self.0.extend(bytes);
-        self
-    }
-
-    fn text(self, field: u64, text: &str) -> Message {
-        self.bytes(field, text.as_bytes())
-    }
-
-    fn message(self, field: u64, message: &Message) -> Message {
-        self.bytes(field, &message.0)
-    }
-}
+use crate::onnx_import::wire::{Message, described_constant};
 
 /// The value of an attribute.
 #[derive(Clone, Debug)]
@@ -75,6 +30,8 @@ pub struct Graph {
     input: Vec<usize>,
     /// Fields of the model behind the graph.
     metadata: Message,
+    /// Names of the constants that are not trained although operators use them like weights.
+    buffers: Vec<String>,
 }
 
 /// A float constant.
@@ -114,7 +71,13 @@ const PAGE_BYTES: u64 = 4096;
 impl Graph {
     /// Creates a graph with an input of this shape, without the batch.
     pub fn new(input: &[usize]) -> Graph {
-        Graph { nodes: Message::default(), floats: Vec::new(), input: input.to_vec(), metadata: Message::default() }
+        Graph {
+            nodes: Message::default(),
+            floats: Vec::new(),
+            input: input.to_vec(),
+            metadata: Message::default(),
+            buffers: Vec::new(),
+        }
     }
 
     /// Adds an operator.
@@ -142,6 +105,16 @@ impl Graph {
     pub fn metadata(&mut self, key: &str, value: &str) {
         let entry = Message::default().text(1, key).text(2, value);
         self.metadata = std::mem::take(&mut self.metadata).message(14, &entry);
+    }
+
+    /// Marks a constant as one that is not trained.
+    pub fn buffer(&mut self, name: &str) {
+        self.buffers.push(name.to_string());
+    }
+
+    /// Returns the names of the constants that are not trained.
+    pub fn buffers(&self) -> &[String] {
+        &self.buffers
     }
 
     /// Adds a float constant from an f32 tensor.
@@ -232,7 +205,7 @@ impl Graph {
             }
         }
         write(&last.0)?;
-        let opset = Message::default().text(1, "").number(2, 17);
+        let opset = Message::default().text(1, "").number(2, super::OPSET);
         write(&Message::default().message(8, &opset).0)?;
         write(&self.metadata.0)
     }
@@ -243,12 +216,6 @@ fn stored_beside(described: Message, location: &str, offset: u64, length: u64) -
     let place = [("location", location.to_string()), ("offset", offset.to_string()), ("length", length.to_string())];
     let entries = place.iter().map(|(key, value)| Message::default().text(1, key).text(2, value));
     entries.fold(described, |tensor, entry| tensor.message(13, &entry)).number(14, 1)
-}
-
-/// Describes a constant without its values.
-fn described_constant(name: &str, dims: &[usize], kind: i64) -> Message {
-    let tensor = dims.iter().fold(Message::default(), |tensor, dim| tensor.number(1, *dim as i64));
-    tensor.number(2, kind).text(8, name)
 }
 
 /// Returns the size of a field with its tag and length; all field numbers are below 16.

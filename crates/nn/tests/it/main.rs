@@ -17,6 +17,7 @@ mod losses;
 mod model;
 mod network;
 mod onnx;
+mod onnx_layer;
 mod onnx_nodes;
 mod onnx_operators_doc;
 mod onnx_read;

@@ -44,7 +44,8 @@ fn strided(outputs: usize, size: usize, padding: usize) -> LayerSpec {
     }
 }
 
-fn networks() -> Vec<Network> {
+/// Networks in which every layer occurs.
+pub fn networks() -> Vec<Network> {
     let memory = |both, layers| RnnSpec { bidirectional: both, num_layers: layers, ..RnnSpec::new(5) };
     let image = Network::with_input(&[4, 9, 8]);
     let rows = Network::with_input(&[7, 6]);
@@ -241,7 +242,7 @@ fn extremes() -> Vec<(Network, Tensor)> {
 }
 
 /// Returns the Python that has onnxruntime, or prints that the test is skipped.
-fn python(what: &str) -> Option<String> {
+pub fn python(what: &str) -> Option<String> {
     let python = std::env::var("PANOPLY_TEST_PYTHON").unwrap_or_else(|_| "python3".to_string());
     let there = Command::new(&python).args(["-c", "import onnxruntime, numpy"]).output();
     if there.is_ok_and(|output| output.status.success()) {
@@ -254,7 +255,7 @@ fn python(what: &str) -> Option<String> {
 }
 
 /// Returns an empty folder for a test.
-fn folder(name: &str) -> PathBuf {
+pub fn folder(name: &str) -> PathBuf {
     let folder = std::env::temp_dir().join(format!("panoply-onnx-{name}-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&folder);
     std::fs::create_dir_all(&folder).unwrap();
@@ -262,7 +263,7 @@ fn folder(name: &str) -> PathBuf {
 }
 
 /// Returns a model after one training step, with inputs for it.
-fn trained(network: &Network, seed: u64) -> (Model, Tensor) {
+pub fn trained(network: &Network, seed: u64) -> (Model, Tensor) {
     let mut rng = Rng::seed_from_u64(seed);
     let mut model = network.build(&mut rng).unwrap();
     let mut x = (rng.normal([&[3], &network.input[..]].concat()) + 0.3).detach();

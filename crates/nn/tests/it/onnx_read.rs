@@ -43,17 +43,17 @@ impl Message {
 }
 
 /// Shape, number of the element type, and bytes of a constant.
-type Constant<'a> = (&'a [i64], i64, Vec<u8>);
+pub type Constant<'a> = (&'a [i64], i64, Vec<u8>);
 
 /// An attribute of an operator.
-enum Setting {
+pub enum Setting {
     Int(i64),
     Float(f32),
     Ints(Vec<i64>),
 }
 
 /// Returns a model of one operator `y = operator(x, constants…)` for an input of this shape.
-fn model(
+pub fn model(
     (operator, opset): (&str, i64),
     dims: &[usize],
     constants: &[Constant<'_>],

@@ -58,6 +58,7 @@ impl LayerSpec {
             LayerSpec::Softsign {} => "softsign",
             LayerSpec::Logsigmoid {} => "logsigmoid",
             LayerSpec::LogSoftmax {} => "log_softmax",
+            LayerSpec::Onnx(_) => "onnx",
         }
     }
 }

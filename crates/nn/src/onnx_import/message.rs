@@ -17,6 +17,12 @@ pub struct Model<'a> {
     pub opsets: Vec<(String, i64)>,
     /// Functions, which nodes call like operators.
     pub functions: Vec<Function<'a>>,
+    /// Version of the file format.
+    pub ir_version: i64,
+    /// Name and version of the program that wrote the file.
+    pub producer: [String; 2],
+    /// Keys and values that the author of the file added.
+    pub metadata: Vec<(String, String)>,
 }
 
 /// A function: nodes with named inputs, outputs and attributes.
@@ -127,10 +133,14 @@ pub struct ValueInfo {
 
 /// The content of a field.
 #[derive(Clone, Copy)]
-enum Field<'a> {
+pub enum Field<'a> {
+    /// An integer of variable length.
     Varint(u64),
+    /// Eight bytes.
     Fixed64([u8; 8]),
+    /// Bytes, a string or a message.
     Bytes(&'a [u8]),
+    /// Four bytes.
     Fixed32([u8; 4]),
 }
 
@@ -181,7 +191,8 @@ impl<'a> Fields<'a> {
 }
 
 impl<'a> Field<'a> {
-    fn bytes(self) -> Parsed<&'a [u8]> {
+    /// Returns the content of a field of bytes.
+    pub fn bytes(self) -> Parsed<&'a [u8]> {
         match self {
             Field::Bytes(bytes) => Ok(bytes),
             Field::Varint(_) | Field::Fixed64(_) | Field::Fixed32(_) => {
@@ -258,12 +269,26 @@ fn fields<'a>(bytes: &'a [u8], mut each: impl FnMut(u64, Field<'a>) -> Parsed<()
     Ok(())
 }
 
+/// Calls `each` for every field of a message, with the field's bytes, tag included.
+pub fn raw_fields<'a>(bytes: &'a [u8], mut each: impl FnMut(u64, Field<'a>, &'a [u8]) -> Parsed<()>) -> Parsed<()> {
+    let mut fields = Fields(bytes);
+    loop {
+        let before = fields.0;
+        let Some((number, field)) = fields.next()? else { return Ok(()) };
+        each(number, field, &before[..before.len() - fields.0.len()])?;
+    }
+}
+
 /// Parses a model.
 pub fn model<'a>(bytes: &'a [u8], memory: &Memory<'_>) -> Parsed<Model<'a>> {
     let mut model = Model::default();
     fields(bytes, |number, field| {
         match number {
+            1 => model.ir_version = field.int()?,
+            2 => model.producer[0] = field.text(memory)?,
+            3 => model.producer[1] = field.text(memory)?,
             7 => model.graph = Some(graph(field.bytes()?, memory)?),
+            14 => push(&mut model.metadata, entry(field.bytes()?, memory)?, memory)?,
             8 => push(&mut model.opsets, opset(field.bytes()?, memory)?, memory)?,
             25 => push(&mut model.functions, function(field.bytes()?, memory)?, memory)?,
             _ => {}
@@ -358,7 +383,7 @@ fn attribute<'a>(bytes: &'a [u8], memory: &Memory<'_>) -> Parsed<Attribute<'a>> 
 }
 
 /// Parses a key and its value.
-fn entry(bytes: &[u8], memory: &Memory<'_>) -> Parsed<(String, String)> {
+pub fn entry(bytes: &[u8], memory: &Memory<'_>) -> Parsed<(String, String)> {
     let mut entry = (String::new(), String::new());
     fields(bytes, |number, field| {
         match number {

@@ -132,7 +132,7 @@ macro_rules! for_axes {
             1 => Ok($function::<1>($($argument),*)),
             2 => Ok($function::<2>($($argument),*)),
             3 => Ok($function::<3>($($argument),*)),
-            n => Err($crate::onnx::read::operators::unsupported(format!("a window over {n} axes"))),
+            n => Err($crate::onnx_import::operators::unsupported(format!("a window over {n} axes"))),
         }
     };
 }
