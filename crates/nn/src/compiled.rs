@@ -100,9 +100,11 @@ pub fn compile(model: &Model, options: &CompileOptions) -> Result<CompiledModel>
     }
     let mut folded = fold(model, options.opt_level)?;
     let (kept, _) = options.precision.dtypes();
+    let is_imported = has_imported(&model.network.layers);
     let mut freeze = |_: &str, param: &mut Param| {
         *param = match param.state {
             true => Param::state(param.tensor().clone()),
+            false if is_imported => Param::new(param.tensor().clone()),
             false => Param::new(param.tensor().cast(kept)),
         };
         param.frozen = true;

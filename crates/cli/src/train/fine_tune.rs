@@ -57,7 +57,7 @@ impl FineTune {
     pub fn read(&self, data: &str, reading: &ReadOptions) -> Result<(LabeledData, bool)> {
         match &self.schema {
             Some((schema, _)) if (schema.format == DataFormat::Digits) == (data == "digits") => {
-                if *reading != ReadOptions::default() {
+                if ![&ReadOptions::default(), &schema.reading].contains(&reading) {
                     let message = format!(
                         "{} says how its data are read; options for reading data do not apply",
                         self.path.display()

@@ -92,7 +92,9 @@ impl ModelArg {
         let network = match (self, &labeled.format) {
             (ModelArg::Onnx(file), _) => {
                 let start = start.ok_or_else(|| Error::mistake("the ONNX file was not read"))?;
-                let loss = wanted.loss(Loss::new(start.loss().unwrap_or(usual())), labeled)?;
+                let fits_targets = |kind: &LossKind| Loss::new(*kind).for_targets(&labeled.dataset.targets).is_ok();
+                let own = start.loss().filter(fits_targets).unwrap_or(usual());
+                let loss = wanted.loss(Loss::new(own), labeled)?;
                 let network = start.network(&labeled.dataset.example_shape)?;
                 fits(&network, &loss, labeled, file)?;
                 network.loss(loss)

@@ -110,6 +110,8 @@ pub fn networks() -> Vec<Network> {
                 padding: vec![1, 0],
             }))
             .add_layer(LayerSpec::RandomShift { max_shift: 1 })
+            .add_layer(LayerSpec::RandomHorizontalFlip { p: 0.5 })
+            .add_layer(LayerSpec::GaussianNoise { stddev: 0.1 })
             .add_layer(LayerSpec::AdaptiveMaxPool { output_size: vec![5, 5] })
             .add_layer(LayerSpec::AdaptiveAvgPool { output_size: vec![1, 5] })
             .add_layer(LayerSpec::RmsNorm { epsilon: 1e-4 })
