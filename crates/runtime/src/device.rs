@@ -46,6 +46,7 @@ struct Shared {
     accuracy: Mutex<MathMode>,
     tf32: AtomicBool,
     tunes: AtomicBool,
+    is_dry_run: bool,
 }
 
 /// Options of a device: memory pool, program cache and arithmetic.
@@ -79,6 +80,10 @@ impl Device {
     /// Creates a handle to a device that a driver found, with its own memory pool and program cache. [`Device::get`] returns the
     /// registry's handle instead.
     pub fn new(raw: Arc<dyn RawDevice>, options: DeviceOptions) -> Device {
+        Device::create(raw, options, false)
+    }
+
+    fn create(raw: Arc<dyn RawDevice>, options: DeviceOptions, is_dry_run: bool) -> Device {
         Device(Arc::new(Shared {
             spelling: raw.info().device_string(),
             pool: Pool::new(raw.clone(), options.pool),
@@ -92,6 +97,7 @@ impl Device {
             accuracy: Mutex::new(options.accuracy),
             tf32: AtomicBool::new(options.tf32),
             tunes: AtomicBool::new(options.autotune),
+            is_dry_run,
             raw,
         }))
     }
@@ -161,7 +167,12 @@ impl Device {
         };
         let options =
             DeviceOptions { accuracy: self.math_mode(), tf32: self.is_tf32_allowed(), ..DeviceOptions::default() };
-        Device::new(Arc::new(null), options)
+        Device::create(Arc::new(null), options, true)
+    }
+
+    /// Returns true for a device of [`Device::dry_run`]: data that are written to it are not kept, and need not be computed.
+    pub fn is_dry_run(&self) -> bool {
+        self.0.is_dry_run
     }
 
     /// Waits for all work submitted to all queues.

@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use panoply_llm::folder::Folder;
-use panoply_llm::gguf::Gguf;
+use panoply_llm::gguf::{Gguf, TensorInfo};
 use panoply_llm::{Config, Model, ModelOptions, fit};
 use panoply_tensor::Device;
 
@@ -61,7 +61,11 @@ fn tensor_bytes(name: &str) -> u64 {
         }
         _ => {
             let file = Gguf::open(&path(name)).unwrap();
-            file.tensors.values().map(|tensor| file.bytes(tensor).len() as u64).sum()
+            // Rows that are interleaved are in memory of the device.
+            let is_mapped =
+                |name: &str, tensor: &TensorInfo| name == "token_embd.weight" || !tensor.encoding.can_interleave(tensor.rows);
+            let mapped = file.tensors.iter().filter(|(name, tensor)| is_mapped(name, tensor));
+            mapped.map(|(_, tensor)| file.bytes(tensor).len() as u64).sum()
         }
     }
 }

@@ -122,7 +122,7 @@ fn weights_are_used_where_the_file_is_mapped() {
     }
     let device = Device::get("cpu").unwrap();
     device.scope(|| {
-        let file = path("tiny-Q8_0.gguf");
+        let file = path("tiny-F16.gguf");
         let model = Model::open(&file, &ModelOptions::default()).unwrap();
         let opened = device.memory_stats();
         assert_eq!(opened.in_place, std::fs::metadata(&file).unwrap().len());
