@@ -7,7 +7,8 @@
 //! at once). This crate does not depend on HTTP or the command line.
 //!
 //! Supported: GGUF versions 2 and 3, in one file or in shards, with the encodings of [`Encoding`], folders of safetensors files, and the
-//! architectures of `architectures.rs`. Other models are rejected with an error that names the unsupported feature. Files are mapped, not copied: see [`panoply_tensor::HostBytes`].
+//! architectures of `architectures.rs`. Other models are rejected with an error that names the unsupported feature. Files are mapped, see
+//! [`panoply_tensor::HostBytes`]; of what a CPU multiplies with, only rows that it interleaves are copied.
 
 #![forbid(unsafe_code)]
 

@@ -62,8 +62,9 @@ fn tensor_bytes(name: &str) -> u64 {
         _ => {
             let file = Gguf::open(&path(name)).unwrap();
             // Rows that are interleaved are in memory of the device.
-            let is_mapped =
-                |name: &str, tensor: &TensorInfo| name == "token_embd.weight" || !tensor.encoding.can_interleave(tensor.rows);
+            let is_mapped = |name: &str, tensor: &TensorInfo| {
+                name == "token_embd.weight" || !tensor.encoding.can_interleave(tensor.rows)
+            };
             let mapped = file.tensors.iter().filter(|(name, tensor)| is_mapped(name, tensor));
             mapped.map(|(_, tensor)| file.bytes(tensor).len() as u64).sum()
         }
