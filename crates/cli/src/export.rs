@@ -10,9 +10,10 @@ use panoply::nn::{Module, checkpoint, checkpoint::TensorFile, onnx};
 use panoply::{Device, Error, Result};
 use serde_json::json;
 
-use crate::model_file::{self, is_onnx};
 use crate::protect;
-use crate::train::{manifest::Manifest, run_dir};
+use crate::train::manifest::Manifest;
+use crate::train::model_file::{self, is_onnx};
+use crate::train::run_dir;
 
 /// Export a trained model to ONNX (opset 17), or the weights of an ONNX file to safetensors
 #[derive(Args)]

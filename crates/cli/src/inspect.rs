@@ -13,8 +13,8 @@ use panoply::{DType, Device, Error, Result};
 use serde_json::json;
 
 use crate::console::escaped;
-use crate::train::{data_args::DataArgs, manifest::Manifest, metrics, run_dir::RunDir};
-use crate::{model_file, output};
+use crate::output;
+use crate::train::{data_args::DataArgs, manifest::Manifest, metrics, model_file, run_dir::RunDir};
 
 /// Show the contents of a model or of a data set
 ///

@@ -25,7 +25,6 @@ mod inspect;
 mod load_progress;
 mod machine;
 mod mesh;
-mod model_file;
 mod new;
 mod output;
 mod predict;

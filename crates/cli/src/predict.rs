@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use panoply::nn::data::reader::{DataFormat, InferenceData, Label};
-use panoply::nn::data::{Targets, TextEncoding, digits, text};
+use panoply::nn::data::{Targets, TextEncoding, text};
 use panoply::nn::generate::{GenerationConfig, generate};
 use panoply::nn::metrics;
 use panoply::nn::{Loss, Model, evaluate, predict};
@@ -14,11 +14,10 @@ use panoply::{Error, Result, Rng};
 use serde_json::{Value, json};
 
 use crate::console::escaped;
-use crate::model_file::ModelFile;
 use crate::output::{self, DeviceArgs, DeviceSelection};
 use crate::train::data_schema::DataSchema;
-use crate::train::manifest::{self, Manifest};
 use crate::train::metrics::{POSITIVE_THRESHOLD, argmax, format_number};
+use crate::train::model_file::ModelFile;
 use crate::train::run_dir;
 
 /// Run a trained model on new data, or generate text
@@ -397,33 +396,6 @@ fn write_text(arguments: &PredictCommand, choice: &DeviceSelection, model: &Mode
         println!("{written}");
     }
     Ok(())
-}
-
-/// Reads the examples of a data file, or of the data that the model was trained on.
-pub fn examples(manifest: &Manifest, data: Option<&Path>) -> Result<InferenceData> {
-    let (source, classes) = (&manifest.data.format, &manifest.data.class_names);
-    match (source, data) {
-        (DataFormat::Digits, None) => built_in_digits(),
-        (_, Some(path)) => source.read(path, classes, &manifest.data.reading),
-        (_, None) => {
-            let path = Path::new(manifest.data.place());
-            manifest::check_path(path)?;
-            // The relative path can lead to other data in this folder, or the data can have changed.
-            if let Some(what) = manifest.data.changed(&manifest.data.open()?) {
-                let message = format!("{} is not what this model was trained on: {what}", manifest.data.path);
-                return Err(Error::mistake(message).note("pass the data after the model"));
-            }
-            source.read(path, classes, &manifest.data.reading)
-        }
-    }
-}
-
-/// Returns the digits that ship with Panoply.
-pub fn built_in_digits() -> Result<InferenceData> {
-    let data = digits::load()?.with_shape(&[1, 8, 8])?;
-    let names = (0..data.len()).map(|at| format!("digit {at}")).collect();
-    let right = data.labels().iter().map(|label| Some(Label::Class(*label))).collect();
-    Ok(InferenceData { dataset: data, names, labels: right, offsets: Vec::new(), notes: Vec::new() })
 }
 
 /// Escapes names from a file for the terminal.

@@ -16,6 +16,7 @@ mod fine_tune;
 mod lock;
 pub mod manifest;
 pub mod metrics;
+pub mod model_file;
 mod presets;
 mod progress;
 mod ranks;

@@ -1,4 +1,4 @@
-//! How a model reads data and names its outputs: the part of a manifest that an exported ONNX file holds as well.
+//! Format of a model's data and names of its outputs: the part of a manifest that an exported ONNX file holds as well.
 
 use std::path::Path;
 

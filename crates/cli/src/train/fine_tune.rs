@@ -8,8 +8,7 @@ use panoply::nn::{LayerSpec, LossKind, Model, Network};
 use panoply::{DType, Error, Result};
 
 use super::data_schema::DataSchema;
-use super::manifest;
-use crate::model_file;
+use super::{manifest, model_file};
 
 /// A network to train further, with how its data were read if the file says so.
 pub struct FineTune {

@@ -12,8 +12,8 @@ use panoply::{Error, Result};
 
 use super::data_args::DataArgs;
 use super::fine_tune::FineTune;
+use super::model_file::is_onnx;
 use super::train_args::{TrainOptions, section};
-use crate::model_file::is_onnx;
 
 /// The network to train.
 #[derive(Clone, Debug, PartialEq, Eq)]

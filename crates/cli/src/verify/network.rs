@@ -9,8 +9,8 @@ use panoply::nn::{ForwardContext, Layer, Model};
 use panoply::verify::vnncomp;
 use panoply::{DType, Error, Result, Tensor};
 
-use crate::predict;
 use crate::train::manifest::Manifest;
+use crate::train::model_file;
 
 /// A network of one f32 input.
 pub enum Network {
@@ -71,7 +71,7 @@ impl Network {
             Network::Onnx(_) => {
                 Err(Error::unsupported("an ONNX network has no examples; give the center of a ball as a `point`"))
             }
-            Network::Trained(manifest, _) => predict::examples(manifest, None),
+            Network::Trained(manifest, _) => model_file::examples(manifest, None),
         }
     }
 }

@@ -3,15 +3,14 @@
 use std::path::{Path, PathBuf};
 
 use panoply::nn::checkpoint::TensorFile;
-use panoply::nn::data::reader::{self, DataFormat, InferenceData, ReadOptions, Task};
-use panoply::nn::data::{Targets, summary};
+use panoply::nn::data::reader::{self, DataFormat, InferenceData, Label, ReadOptions, Task};
+use panoply::nn::data::{Targets, digits, summary};
 use panoply::nn::onnx::Imported;
 use panoply::nn::{Loss, LossKind, Model};
 use panoply::{Error, Result};
 
-use crate::predict;
-use crate::train::data_schema::DataSchema;
-use crate::train::manifest::Manifest;
+use super::data_schema::DataSchema;
+use super::manifest::{self, Manifest};
 
 /// Key of the metadata of an ONNX file that holds a [`DataSchema`] in JSON.
 pub const SCHEMA: &str = "panoply.data";
@@ -23,7 +22,7 @@ pub struct ModelFile {
     path: PathBuf,
     /// The network with its parameters.
     pub model: Model,
-    /// How it reads data; `None` for an ONNX file of another program.
+    /// Format of its data; `None` for an ONNX file of another program.
     pub schema: Option<DataSchema>,
     /// Description of the training run; `None` for an ONNX file.
     pub manifest: Option<Box<Manifest>>,
@@ -55,10 +54,10 @@ impl ModelFile {
             Error::mistake(message).note("pass a file or folder after the model")
         };
         let (mut read, schema) = match (&self.manifest, &self.schema) {
-            (Some(manifest), _) => return Ok((predict::examples(manifest, data)?, manifest.data.schema())),
+            (Some(manifest), _) => return Ok((examples(manifest, data)?, manifest.data.schema())),
             (None, Some(schema)) => {
                 let read = match (&schema.format, data) {
-                    (DataFormat::Digits, None) => predict::built_in_digits()?,
+                    (DataFormat::Digits, None) => built_in_digits()?,
                     (format, Some(path)) => format.read(path, &schema.class_names, &schema.reading)?,
                     (_, None) => return Err(missing()),
                 };
@@ -92,6 +91,33 @@ impl ModelFile {
         }
         Ok(())
     }
+}
+
+/// Reads the examples of a data file, or of the data that the model was trained on.
+pub fn examples(manifest: &Manifest, data: Option<&Path>) -> Result<InferenceData> {
+    let (source, classes) = (&manifest.data.format, &manifest.data.class_names);
+    match (source, data) {
+        (DataFormat::Digits, None) => built_in_digits(),
+        (_, Some(path)) => source.read(path, classes, &manifest.data.reading),
+        (_, None) => {
+            let path = Path::new(manifest.data.place());
+            manifest::check_path(path)?;
+            // The relative path can lead to other data in this folder, or the data can have changed.
+            if let Some(what) = manifest.data.changed(&manifest.data.open()?) {
+                let message = format!("{} is not what this model was trained on: {what}", manifest.data.path);
+                return Err(Error::mistake(message).note("pass the data after the model"));
+            }
+            source.read(path, classes, &manifest.data.reading)
+        }
+    }
+}
+
+/// Returns the digits that ship with Panoply.
+pub fn built_in_digits() -> Result<InferenceData> {
+    let data = digits::load()?.with_shape(&[1, 8, 8])?;
+    let names = (0..data.len()).map(|at| format!("digit {at}")).collect();
+    let right = data.labels().iter().map(|label| Some(Label::Class(*label))).collect();
+    Ok(InferenceData { dataset: data, names, labels: right, offsets: Vec::new(), notes: Vec::new() })
 }
 
 /// Reads an ONNX file as a model, with its schema if `panoply export` wrote it.
