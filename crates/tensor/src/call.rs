@@ -36,8 +36,8 @@ static BODIES: LazyLock<Mutex<WordMap<Key, Arc<TracedBody>>>> = LazyLock::new(Mu
 #[derive(PartialEq, Eq, Hash)]
 struct Key {
     name: &'static str,
-    /// Addresses of the body and of its custom VJP, if any. The compiler may give equal functions the same address,
-    /// so equal bodies with different VJPs must be distinguished.
+    /// Addresses of the body and of its custom VJP, if any. The compiler may give equal functions the same address, so equal bodies with
+    /// different VJPs must be distinguished.
     functions: (usize, Option<usize>),
     settings: Vec<u64>,
     inputs: Vec<(Shape, DType)>,
@@ -68,8 +68,8 @@ pub(crate) struct TracedBody {
 /// Key: the output, and for each input whether it has a tangent.
 type JvpCache = HashMap<(u32, Vec<bool>), Option<Arc<TracedBody>>>;
 
-/// A custom VJP: maps the inputs, the output, the cotangent of the output and the settings to the gradients of the
-/// inputs. `None` for an input without a gradient.
+/// A custom VJP: maps the inputs, the output, the cotangent of the output and the settings to the gradients of the inputs. `None` for an
+/// input without a gradient.
 #[doc(alias = "backward")]
 pub type VjpFn<S, const N: usize> = fn([&Tensor; N], &Tensor, &Tensor, &S) -> [Option<Tensor>; N];
 
@@ -170,8 +170,8 @@ struct VjpPlan {
 }
 
 impl Tensor {
-    /// Applies a composite operation: `body` of these inputs, traced once for each combination of shapes, element types and settings. Numbers in
-    /// the body are constants of the program; a number that changes from step to step must be an input.
+    /// Applies a composite operation: `body` of these inputs, traced once for each combination of shapes, element types and settings.
+    /// Numbers in the body are constants of the program; a number that changes from step to step must be an input.
     ///
     /// ```
     /// # use panoply_tensor::Tensor;
@@ -196,8 +196,8 @@ impl Tensor {
         }
     }
 
-    /// [`Tensor::call`] with a custom VJP: `gradient` maps the inputs, the output and the output cotangent to the gradients of the inputs, in
-    /// their shapes. It returns `None` for an input without a gradient. A custom kernel gets its gradient this way.
+    /// [`Tensor::call`] with a custom VJP: `gradient` maps the inputs, the output and the output cotangent to the gradients of the inputs,
+    /// in their shapes. It returns `None` for an input without a gradient. A custom kernel gets its gradient this way.
     #[doc(alias = "Function")]
     #[doc(alias = "custom_vjp")]
     #[track_caller]
@@ -216,8 +216,7 @@ impl Tensor {
         }
     }
 
-    /// Applies [`Tensor::call_with_vjp`] to one tensor. For f16 and bf16 both functions compute in f32, and the
-    /// result is rounded once.
+    /// Applies [`Tensor::call_with_vjp`] to one tensor. For f16 and bf16 both functions compute in f32, and the result is rounded once.
     #[track_caller]
     pub(crate) fn call_in_f32(
         &self,
@@ -236,8 +235,7 @@ impl Tensor {
         settings: S,
         body: fn([&Tensor; N], &S) -> [Tensor; M],
     ) -> [Tensor; M] {
-        let run =
-            |placeholders: &[Tensor]| Vec::from(body(std::array::from_fn(|n| &placeholders[n]), &settings)).into();
+        let run = |args: &[Tensor]| Vec::from(body(std::array::from_fn(|n| &args[n]), &settings)).into();
         match TracedBody::of(name, (body as usize, None), &settings, &inputs, run, None) {
             Ok(body) => std::array::from_fn(|output| body.apply(&inputs, output as u32)),
             Err(mistake) => std::array::from_fn(|_| mistake.clone()),
@@ -282,8 +280,7 @@ impl Tensor {
 }
 
 impl TracedBody {
-    /// Returns the body for inputs of these shapes and types, traced if it is not cached; on error a tensor that
-    /// carries the mistake.
+    /// Returns the body for inputs of these shapes and types, traced if it is not cached; on error a tensor that carries the mistake.
     #[track_caller]
     pub fn of(
         name: &'static str,
@@ -329,11 +326,10 @@ impl TracedBody {
         Ok(bodies.entry(key).or_insert(body).clone())
     }
 
-    /// Creates a body from its trace. The first `own` placeholders are inputs, the rest are lengths of dynamic
-    /// dimensions.
+    /// Creates a body from its trace. The first `own` placeholders are inputs, the rest are lengths of dynamic dimensions.
     ///
-    /// A routine does not read lengths. It computes the same where the body reads none, because padding never mixes
-    /// with valid elements. Strides and paddings that no routine supports are left to the body.
+    /// A routine does not read lengths. It computes the same where the body reads none, because padding never mixes with valid elements.
+    /// Strides and paddings that no routine supports are left to the body.
     fn new(
         name: &str,
         inputs: Vec<Tensor>,
@@ -394,8 +390,8 @@ impl TracedBody {
         Tensor::step(source, &given, placeholder.0.shape.clone(), placeholder.dtype(), live)
     }
 
-    /// Returns the gradient of each input given the cotangents of some outputs; `None` if not differentiable.
-    /// Cotangents of several outputs are propagated together, so that shared nodes are computed once.
+    /// Returns the gradient of each input given the cotangents of some outputs; `None` if not differentiable. Cotangents of several outputs
+    /// are propagated together, so that shared nodes are computed once.
     pub fn vjp(&self, inputs: &[Tensor], given: &[OutputCotangent]) -> Result<Option<Vec<Option<Tensor>>>> {
         let by_rule = |of: &&OutputCotangent| of.output == 0 && self.rule.is_some();
         let ruled = given.iter().find(by_rule).map(|of| self.apply_custom_vjp(inputs, of)).transpose()?;
@@ -447,25 +443,18 @@ impl TracedBody {
         Ok(Some(plan.to.iter().map(|to| to.map(|output| plan.body.apply(&given, output))).collect()))
     }
 
-    /// Returns the tangent of `y`, an output on these inputs; `None` if not differentiable. An input without a
-    /// tangent is `None`.
-    pub fn jvp(
-        &self,
-        output: u32,
-        inputs: &[Tensor],
-        y: &Tensor,
-        tangents: &[Option<Tensor>],
-    ) -> Result<Option<Tensor>> {
-        if output == 0 && self.rule.is_some() {
+    /// Returns the tangent of `y`, the `nth` output on these inputs; `None` if not differentiable. An input without a tangent is `None`.
+    pub fn jvp(&self, nth: u32, inputs: &[Tensor], y: &Tensor, tangents: &[Option<Tensor>]) -> Result<Option<Tensor>> {
+        if nth == 0 && self.rule.is_some() {
             return self.linear_transpose(inputs, y, tangents);
         }
-        let which = (output, tangents.iter().map(Option::is_some).collect::<Vec<bool>>());
+        let which = (nth, tangents.iter().map(Option::is_some).collect::<Vec<bool>>());
         let known = || self.jvps.lock().unwrap_or_else(PoisonError::into_inner);
         let found = known().get(&which).cloned();
         let body = match found {
             Some(body) => body,
             None => {
-                let derived = self.derive_jvp(output, &which.1)?.map(Arc::new);
+                let derived = self.derive_jvp(nth, &which.1)?.map(Arc::new);
                 known().entry(which).or_insert(derived).clone()
             }
         };
@@ -529,8 +518,7 @@ impl TracedBody {
         TracedBody::whole(&self.call.name, inputs, outputs, rule).map(Arc::new)
     }
 
-    /// Applies the custom VJP to each example of a batch; the gradient of an input that is shared by all examples is
-    /// summed.
+    /// Applies the custom VJP to each example of a batch; the gradient of an input that is shared by all examples is summed.
     #[track_caller]
     fn batched_vjp(
         &self,
