@@ -209,10 +209,10 @@ impl<'a> WeightReader<'a> {
 
     /// Returns a matrix as an operand of products.
     fn multiplied(&self, rows: &Rows) -> Result<Packed> {
-        if !self.interleaves || !rows.encoding.can_interleave(rows.rows) {
+        let (encoding, bytes) = (rows.encoding, self.slice(&rows.bytes));
+        if !self.interleaves || bytes.is_empty() || !encoding.can_interleave(rows.rows) {
             return self.packed(rows);
         }
-        let (encoding, bytes) = (rows.encoding, self.slice(&rows.bytes));
         let row_bytes = bytes.len() / rows.rows;
         let group = row_bytes * INTERLEAVED_ROWS;
         let storage = self.allocate(bytes.len() as u64)?;
@@ -235,7 +235,7 @@ impl<'a> WeightReader<'a> {
             Ok(())
         };
         std::thread::scope(|scope| {
-            let count = std::thread::available_parallelism().map_or(1, usize::from).min(parts.len());
+            let count = (self.device.info().compute_units as usize).clamp(1, parts.len());
             let threads: Vec<_> = (1..count).map(|_| scope.spawn(interleave)).collect();
             let first = interleave();
             threads
