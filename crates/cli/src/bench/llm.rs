@@ -2,11 +2,12 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use panoply::llm::{Engine, EngineOptions, EngineStats, Event, Model, ModelOptions, Prompt, Request};
+use panoply::llm::{Engine, EngineOptions, Event, Model, ModelOptions, Prompt, Request};
 use panoply::nn::data::npy;
 use panoply::runtime::Backend;
 use panoply::{Error, Result, Tensor};
@@ -144,39 +145,52 @@ fn measure(arguments: &BenchLlmCommand, context: usize) -> Result<Measured> {
 /// Tokens of the prompt of each of several sequences.
 const STREAM_PROMPT: usize = 16;
 
-/// Decodes sequences at once until each has `decode` tokens; returns the tokens per second of all while all are decoded.
+/// Decodes sequences at once until each has `decode` tokens; returns the tokens per second of all
+/// while all are decoded.
 fn measure_streams(model: &Arc<Model>, count: usize, decode: usize) -> Result<f64> {
     let vocab = model.config().vocab as u32;
     let engine = Engine::start(model.clone(), EngineOptions { max_concurrent: count, max_queue: 0 })?;
     while !engine.stats().is_warm {
         std::thread::sleep(Duration::from_millis(20));
     }
+    // When each sequence received each token: events are read later than they happen.
+    let times = Arc::new(Mutex::new(vec![Vec::new(); count]));
+    let (ended, ends) = channel();
     let submit = |number: usize| {
         let prompt: Vec<u32> = (0..STREAM_PROMPT as u32).map(|n| (n * 7919 + number as u32) % vocab).collect();
         let mut request = Request::new("");
         // Every token is an event of its own, and no token ends a sequence.
         (request.prompt, request.logprobs, request.sampling.temperature) = (Prompt::Tokens(&prompt), Some(0), 0.0);
         request.max_tokens = Some(STREAM_PROMPT * count + decode);
-        let ends = (0..vocab).filter(|token| model.tokenizer().is_end(*token));
-        request.logit_bias = ends.map(|token| (token, f32::NEG_INFINITY)).collect();
-        engine.generate(&request).map_err(|error| Error::mistake(error.to_string()))
+        let stops = (0..vocab).filter(|token| model.tokenizer().is_end(*token));
+        request.logit_bias = stops.map(|token| (token, f32::NEG_INFINITY)).collect();
+        let (times, ended) = (times.clone(), ended.clone());
+        let sink = move |event| {
+            let result = match event {
+                Event::Text { .. } => {
+                    let mut times: MutexGuard<'_, Vec<Vec<Instant>>> =
+                        times.lock().unwrap_or_else(PoisonError::into_inner);
+                    return times[number].push(Instant::now());
+                }
+                Event::Finished(_) => Ok(()),
+                Event::Failed(error) => Err(error),
+            };
+            // The receiver is gone only after another sequence failed.
+            let _ = ended.send(result);
+        };
+        engine.submit(&request, sink).map_err(|error| Error::mistake(error.to_string()))
     };
-    let mut streams = (0..count).map(submit).collect::<Result<Vec<_>>>()?;
-    for stream in &mut streams {
-        next_token(stream)?;
-    }
-    let (started, EngineStats { completion_tokens: before, .. }) = (Instant::now(), engine.stats());
-    for _ in 0..decode {
-        next_token(&mut streams[count - 1])?;
-    }
-    Ok((engine.stats().completion_tokens - before) as f64 / started.elapsed().as_secs_f64())
-}
-
-/// Waits for the next token of a sequence.
-fn next_token(stream: &mut panoply::llm::EventStream) -> Result<()> {
-    match stream.next() {
-        Some(Event::Text { .. }) => Ok(()),
-        Some(Event::Failed(error)) => Err(error),
-        Some(Event::Finished(_)) | None => Err(Error::mistake("a sequence ended before its last token")),
-    }
+    let tickets = (0..count).map(submit).collect::<Result<Vec<_>>>()?;
+    drop(ended);
+    ends.iter().collect::<Result<()>>()?;
+    drop(tickets);
+    let times = times.lock().unwrap_or_else(PoisonError::into_inner);
+    // From the first token of the last sequence to the last token of the first one that ends.
+    let start = times.iter().filter_map(|times| times.first()).max();
+    let end = times.iter().filter_map(|times| times.last()).min();
+    let (Some(start), Some(end)) = (start.copied(), end.copied().filter(|end| Some(end) > start)) else {
+        return Err(Error::mistake("the sequences were not decoded at the same time; choose a larger --decode"));
+    };
+    let tokens = times.iter().flatten().filter(|time| **time > start && **time <= end).count();
+    Ok(tokens as f64 / (end - start).as_secs_f64())
 }

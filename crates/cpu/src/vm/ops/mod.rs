@@ -1,6 +1,6 @@
 //! The loops of the vector machine, each written once and compiled for every instruction set.
 //!
-//! Modules in reading order: [`number`] defines operations on one lane, [`half`] 16-bit floats, and [`loops`] the loops
+//! Modules in reading order: [`number`] defines operations on one lane, [`panoply_host::half`] 16-bit floats, and [`loops`] the loops
 //! over all lanes by operand mode. [`quotient`], [`alu`], [`pair`], [`convert`], [`memory`], [`mask`] and [`reduce`]
 //! are the tables of loops.
 
