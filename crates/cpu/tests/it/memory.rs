@@ -1,5 +1,6 @@
 //! Allocations of impossible sizes, and the table of objects.
 
+use panoply_cpu::map_file;
 use panoply_cpu::memory::{Allocation, Table};
 
 #[test]
@@ -20,4 +21,18 @@ fn ids_are_not_reused() {
     let c = table.insert('c');
     assert!(c != a && c != b);
     assert_eq!(table.get(b).as_deref(), Some(&'b'));
+}
+
+#[test]
+fn released_pages_of_a_mapped_file_have_the_same_bytes() {
+    let path = std::env::temp_dir().join(format!("panoply-release-{}", std::process::id()));
+    let bytes: Vec<u8> = (0..1_000_003u32).map(|n| (n * 7 + n / 251) as u8).collect();
+    std::fs::write(&path, &bytes).unwrap();
+    let map = map_file(&path).unwrap();
+    assert!(map.as_slice() == bytes);
+    for range in [0..bytes.len(), 5..bytes.len() - 5, 70_000..70_001, 900_000..2_000_000, 10..10] {
+        map.release(range.clone());
+        assert!(map.as_slice() == bytes, "{range:?}");
+    }
+    std::fs::remove_file(path).unwrap();
 }
