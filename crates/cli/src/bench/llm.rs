@@ -121,7 +121,7 @@ fn measure(arguments: &BenchLlmCommand, context: usize) -> Result<Measured> {
     let model = Model::open_with_progress(&arguments.model, &options, &mut |done, all| progress.show(done, all))?;
     drop(progress);
     let load_seconds = started.elapsed().as_secs_f64();
-    let (vocab, model_weights) = (model.config().vocab, model.weights_per_token());
+    let vocab = model.config().vocab;
     let tokens: Vec<u32> = (0..arguments.prefill).map(|n| (n * 7919 % vocab) as u32).collect();
     let (mut times, mut after_prompt) = (Vec::new(), Vec::new());
     for _ in 0..=arguments.repeats {
@@ -137,7 +137,7 @@ fn measure(arguments: &BenchLlmCommand, context: usize) -> Result<Measured> {
         times.push([prefill, started.elapsed().as_secs_f64() - prefill]);
     }
     times.remove(0);
-    let (model, weights_per_token) = (Arc::new(model), model_weights);
+    let (weights_per_token, model) = (model.weights_per_token(), Arc::new(model));
     let stream_rate = arguments.streams.map(|count| measure_streams(&model, count, arguments.decode)).transpose()?;
     Ok(Measured { load_seconds, weights_per_token, times, logits: after_prompt, stream_rate })
 }
@@ -145,8 +145,7 @@ fn measure(arguments: &BenchLlmCommand, context: usize) -> Result<Measured> {
 /// Tokens of the prompt of each of several sequences.
 const STREAM_PROMPT: usize = 16;
 
-/// Decodes sequences at once until each has `decode` tokens; returns the tokens per second of all
-/// while all are decoded.
+/// Decodes several sequences at once, at least `decode` tokens each; returns the tokens per second of all sequences together.
 fn measure_streams(model: &Arc<Model>, count: usize, decode: usize) -> Result<f64> {
     let vocab = model.config().vocab as u32;
     let engine = Engine::start(model.clone(), EngineOptions { max_concurrent: count, max_queue: 0 })?;
