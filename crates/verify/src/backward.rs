@@ -3,7 +3,8 @@
 //!
 //! For each row, the propagation keeps coefficients of steps whose weighted sum plus a constant is a lower bound of the row. A linear step
 //! is replaced by its operands through the transposed coefficients, a function of one element by one of its two lines, a product, minimum or
-//! maximum by one of its two planes, and any other step by its interval. The computation uses f64; its rounding errors are accumulated in `error` and subtracted at the end.
+//! maximum by one of its two planes, and any other step by its interval. The computation uses f64; its rounding errors are accumulated in
+//! `error` and subtracted at the end.
 
 use panoply_ir::Alu;
 use panoply_ir::reduce::ReduceOp;
@@ -59,8 +60,8 @@ pub fn tightened<'a>(steps: &'a Steps, input: &[Interval], known: &[Vec<Interval
     tightened_with(steps, input, known, &[], 0).unwrap_or_default()
 }
 
-/// Returns the same for the inputs of a box for which operands of ReLUs have given signs, where operands in `known` of functions up to the step
-/// `first` are not tightened again. Returns `None` if there is no such input.
+/// Returns bounds of all steps over the inputs of a box that satisfy `splits`; `None` if no input does. Operands with bounds in `known` are
+/// not tightened again for functions up to the step `first`.
 pub fn tightened_with<'a>(
     steps: &'a Steps,
     input: &[Interval],
@@ -166,8 +167,8 @@ pub fn lower(steps: &Steps, bounds: &[Bounds<'_>], start: StepId, rows: Rows) ->
 /// The coefficients of ReLUs and other functions where a propagation reached them, by step.
 pub type Trace = Vec<(StepId, Vec<f64>)>;
 
-/// Returns lower bounds of rows over the step `start`, with these slopes and multipliers instead of the default slopes, and the trace of
-/// the propagation if they are given.
+/// Returns lower bounds of rows over the step `start`. `duals` replaces the default slopes of the lower lines and adds multipliers of the
+/// splits; then the trace of the propagation is returned as well, otherwise an empty one.
 pub fn lower_with(
     steps: &Steps,
     bounds: &[Bounds<'_>],
@@ -445,8 +446,8 @@ impl<'b> Walk<'b, '_> {
         self.add(x, a);
     }
 
-    /// Propagates through max(x, 0) with given slopes of the lower lines, and subtracts `beta`·sign·x, which is not negative where the
-    /// splits hold.
+    /// Propagates through max(x, 0) with the lower lines of `layer`, and subtracts `beta`·sign·x, which is at least 0 for inputs that satisfy
+    /// the splits.
     fn pass_split(&mut self, x: StepId, layer: &Layer, a: &[f64]) {
         let elements = self.elements(x);
         let numel = elements.len();

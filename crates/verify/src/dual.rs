@@ -1,4 +1,4 @@
-//! Splits of ReLUs by the sign of their operands, and the optimization of linear bounds over slopes and multipliers.
+//! Optimization of linear bounds over the lower lines of ReLUs (α) and the multipliers of splits (β), and the choice of the next split.
 //!
 //! The slope α of the lower line of an unstable ReLU is any number from 0 to 1 (Xu et al., *Fast and Complete*, 2021). A split sign·x ≥ 0 has a
 //! multiplier β ≥ 0, whose product with the split is subtracted from a bound (Wang et al., *Beta-CROWN*, 2021). Every choice is sound, so that
