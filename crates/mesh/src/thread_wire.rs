@@ -36,9 +36,11 @@ struct State {
 }
 
 impl State {
-    /// Returns an error if one of these ranks has ended.
-    fn check(&self, mut ranks: impl Iterator<Item = usize>) -> Result<()> {
-        match ranks.find_map(|rank| Some((rank, self.ended.get(&rank)?))) {
+    /// Returns an error if one of these ranks has ended: that of a rank that failed before that of one that only ended, since ranks end
+    /// because another failed.
+    fn check(&self, ranks: impl Iterator<Item = usize>) -> Result<()> {
+        let ended = ranks.filter_map(|rank| Some((rank, self.ended.get(&rank)?.as_ref())));
+        match ended.min_by_key(|(_, error)| error.is_none()) {
             None => Ok(()),
             Some((_, Some(error))) => Err(error.clone()),
             Some((rank, None)) => Err(Error::unavailable(format!("rank {rank} has ended"))),
@@ -210,6 +212,14 @@ mod tests {
         });
         let failed = Err("device opencl:0: out of memory".to_string());
         assert_eq!(results, [failed.clone(), failed, Ok(())]);
+        // A rank that ended without an error does not hide the error of another, in whatever order they ended.
+        for failing in [0, 1] {
+            let wires = ThreadWire::connected(3);
+            wires[failing].end(Some(&Error::unavailable("device opencl:0: out of memory")));
+            wires[1 - failing].end(None);
+            let error = wires[2].all_reduce(&mut [1.0]).unwrap_err();
+            assert_eq!(error.message(), "device opencl:0: out of memory");
+        }
         let lengths = on_ranks(2, |wire| wire.all_reduce(&mut vec![0.0; wire.rank() + 1]).is_err());
         assert_eq!(lengths, [true; 2]);
         let unread = on_ranks(2, |wire| {
