@@ -340,6 +340,7 @@ fn factorizations_have_second_derivatives() {
 #[test]
 fn singular_systems_give_nan() {
     on_cpu(|| {
+        let mut rng = Rng::seed_from_u64(11);
         let rows: [&[f64]; 5] = [
             &[1.0, 2.0, 2.0, 4.0],
             &[0.0, 0.0, 0.0, 1.0],
@@ -363,6 +364,27 @@ fn singular_systems_give_nan() {
                 let nan = nan.is_nan().all(..).to_vec::<bool>().unwrap();
                 assert_eq!(nan, [true], "{rows:?} in {dtype}");
             }
+        }
+        // Larger matrices of small integers, so that dependent columns are exactly dependent: a column that is the sum of two others, two
+        // equal rows, and a zero column. NumPy's `matrix_rank` is one less than their order.
+        for (n, dtype) in [4, 5, 8, 16, 33, 64].into_iter().flat_map(|n| [(n, DType::F32), (n, DType::F64)]) {
+            let own = rng.randint(-4, 5, [n, n]).cast(dtype);
+            own.eval().unwrap();
+            let column = |j: usize| own.narrow(1, j, 1);
+            let sum = Tensor::concat([own.narrow(1, 0, n - 1), column(0) + column(1)], 1);
+            let rows = Tensor::concat([own.narrow(0, 0, n - 1), own.narrow(0, 1, 1)], 0);
+            let zero = Tensor::concat([column(0), Tensor::zeros([n, 1], dtype), own.narrow(1, 2, n - 2)], 1);
+            for (name, singular) in [("sum", sum), ("rows", rows), ("zero", zero)] {
+                let (solved, inverse) = (singular.solve(&Tensor::ones([n], dtype)), singular.inv());
+                for nan in [solved, inverse] {
+                    let all = nan.is_nan().all(..).to_vec::<bool>().unwrap();
+                    assert_eq!(all, [true], "{name} of order {n} in {dtype}");
+                }
+            }
+            let regular = &own + Tensor::eye(n, dtype) * (4 * n) as f64;
+            let product = regular.inv().matmul(&regular);
+            let limit = if dtype == DType::F64 { 1e-13 } else { 1e-4 };
+            assert!(largest(&(product - identity(n, dtype))) < limit, "order {n} in {dtype}");
         }
         // One singular matrix in a batch, and regular matrices whose determinants are almost zero.
         let both = Tensor::from_slice(&[1.0, 2.0, 2.0, 4.0, 2.0, 0.0, 0.0, 4.0], [2, 2, 2]);
