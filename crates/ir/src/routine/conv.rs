@@ -99,7 +99,9 @@ impl fmt::Display for Conv {
             each.join("×")
         };
         let (lengths, sizes) = (list(|axis| axis.length), list(|axis| axis.size));
-        write!(f, "{dtype} {batch}×{}→{}, {lengths} by {sizes}", groups * inputs, groups * outputs)?;
+        // Descriptions that were not checked are written too.
+        let all = |each: usize| *groups as u128 * each as u128;
+        write!(f, "{dtype} {batch}×{}→{}, {lengths} by {sizes}", all(*inputs), all(*outputs))?;
         for (name, each, usual) in [
             ("stride", (|axis| axis.stride) as fn(&ConvAxis) -> usize, 1),
             ("dilation", |axis| axis.dilation, 1),

@@ -570,3 +570,11 @@ fn scratch_memory_is_bounded_by_the_buffers() {
     assert!(Routine::Conv(conv).check().is_ok(), "{:?}", Routine::Conv(conv).check());
     assert!(!device().supports_routine(&Routine::Conv(conv)));
 }
+
+#[test]
+fn descriptions_of_any_size_are_written() {
+    let axes = [ConvAxis::NONE; 3];
+    let of = Conv { dtype: DType::F16, batch: 1, groups: 2, inputs: usize::MAX, outputs: 3, axes };
+    let text = Routine::Conv(of).to_string();
+    assert!(text.contains(&format!("1×{}→6", 2 * usize::MAX as u128)), "{text}");
+}
