@@ -127,7 +127,7 @@ fn cached_attention(of: &CachedAttention, given: &[Vec<f64>]) -> Vec<f64> {
         let own = given[3][token] as i64;
         let is_visible = |row: &i64| {
             let is_inside = (0..(slots * slot_rows) as i64).contains(&own);
-            let is_near = window.is_none_or(|window| own - row < window as i64);
+            let is_near = window.is_none_or(|window| usize::try_from(own - row).is_ok_and(|rows| rows < window));
             is_inside && *row / slot_rows as i64 == own / slot_rows as i64 && *row <= own && is_near
         };
         let rows: Vec<usize> = (0..(slots * slot_rows) as i64).filter(is_visible).map(|row| row as usize).collect();
