@@ -193,7 +193,9 @@ impl TokenLogprob {
         let largest = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
         let sum: f64 = logits.iter().map(|logit| f64::from(logit - largest).exp()).sum();
         let logprob = |logit: f32| (f64::from(logit - largest) - sum.ln()) as f32;
-        let mut sorted: Vec<(u32, f32)> = logits.iter().zip(0u32..).map(|(logit, id)| (id, *logit)).collect();
+        // Most requests want only the token's own probability, which needs no order of the vocabulary.
+        let candidates = if count == 0 { &[] } else { logits };
+        let mut sorted: Vec<(u32, f32)> = candidates.iter().zip(0u32..).map(|(logit, id)| (id, *logit)).collect();
         let count = count.min(sorted.len());
         sort_first(&mut sorted, count);
         sorted.truncate(count);

@@ -26,6 +26,7 @@ impl Tokenizer {
         let json: Map<String, Value> =
             serde_json::from_str(&content).map_err(|error| wrong(format!("it is not a JSON object: {error}")))?;
         let pipeline: Pipeline = content.parse().map_err(|error| wrong(format!("it is not a tokenizer: {error}")))?;
+        json.get("post_processor").map_or(Ok(()), check_templates).map_err(wrong)?;
         let decoder = decoder(&json).ok_or_else(|| {
             let what = "its decoder is neither ByteLevel nor one of SentencePiece, which is not supported";
             Error::unsupported(format!("{}: {what}", path.display()))
@@ -45,6 +46,25 @@ impl Tokenizer {
             chat_template: chat_template(folder.path(), &settings)?,
         })
     }
+}
+
+/// Returns an error if the template of a post-processor has a special token without a definition, or the second text of a pair where there
+/// is one text: `tokenizers` panics at these.
+fn check_templates(processor: &Value) -> std::result::Result<(), String> {
+    if let Some(parts) = processor.get("processors").and_then(Value::as_array) {
+        return parts.iter().try_for_each(check_templates);
+    }
+    let tokens = processor.get("special_tokens");
+    for piece in processor.get("single").and_then(Value::as_array).into_iter().flatten() {
+        let id = |kind: &str| piece.get(kind).and_then(|piece| piece.get("id")).and_then(Value::as_str);
+        if let Some(token) = id("SpecialToken").filter(|token| tokens.and_then(|tokens| tokens.get(token)).is_none()) {
+            return Err(format!("its post_processor uses a special token that it does not define: {token:?}"));
+        }
+        if id("Sequence").is_some_and(|sequence| sequence != "A") {
+            return Err("its post_processor uses a second text in the template for one text".to_string());
+        }
+    }
+    Ok(())
 }
 
 fn optional_object(path: &Path) -> Result<Map<String, Value>> {

@@ -133,6 +133,16 @@ fn missing_and_wrong_files_are_named() {
     keep("tokenizer.json", &|| {
         std::fs::write(copy.file("tokenizer.json"), "{}").unwrap();
         assert!(copy.error().starts_with("DIR/tokenizer.json: it is not a tokenizer"), "{}", copy.error());
+        // `tokenizers` panics at these.
+        let text = std::fs::read_to_string(path("chat").join("tokenizer.json")).unwrap();
+        let error =
+            "DIR/tokenizer.json: its post_processor uses a special token that it does not define: \"<|start|>\"";
+        std::fs::write(copy.file("tokenizer.json"), text.replacen("\"id\": \"<|begin|>\"", "\"id\": \"<|start|>\"", 1))
+            .unwrap();
+        assert_eq!(copy.error(), error);
+        let error = "DIR/tokenizer.json: its post_processor uses a second text in the template for one text";
+        std::fs::write(copy.file("tokenizer.json"), text.replacen("\"id\": \"A\"", "\"id\": \"B\"", 1)).unwrap();
+        assert_eq!(copy.error(), error);
         std::fs::remove_file(copy.file("tokenizer.json")).unwrap();
         assert_eq!(copy.error(), "DIR: tokenizer.json is missing");
     });

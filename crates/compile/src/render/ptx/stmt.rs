@@ -107,6 +107,8 @@ impl Writer<'_> {
 
     /// Returns the 32-bit value of another lane of the warp.
     fn shuffle(&mut self, class: Class, value: &str, lane: &str) -> String {
+        // An untyped operand takes no floating-point literal.
+        let value = &self.in_register(class, value);
         if self.capability < 70 {
             // On these devices a warp runs in lockstep, and the instruction has no member mask.
             return self.op(class, "shfl.idx.b32", &[value, lane, "31"]);

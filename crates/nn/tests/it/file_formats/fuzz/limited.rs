@@ -25,6 +25,8 @@ pub fn in_child(test: &str, limit: &str) -> Option<PathBuf> {
         .env(CHILD, &folder)
         .env("PANOPLY_READ_LIMIT", limit)
         .env("PANOPLY_THREADS", "2")
+        // The last lines shown are those of the panic.
+        .env("RUST_BACKTRACE", "0")
         .output()
         .unwrap();
     let at = std::fs::read_to_string(folder.join("at")).unwrap_or_default();
