@@ -141,7 +141,11 @@ fn main() -> ExitCode {
     match done {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("panoply: {error}");
+            // Under `mesh run` the label tells the other process which rank failed.
+            match mesh::own_rank() {
+                Some(rank) => eprintln!("panoply: rank {rank}: {error}"),
+                None => eprintln!("panoply: {error}"),
+            }
             let source = std::error::Error::source(&error);
             match source.is_some_and(|source| source.is::<output::NoAccelerator>()) {
                 true => ExitCode::from(output::DEGRADED),

@@ -1,18 +1,18 @@
 //! `panoply mesh`: runs one command in several processes.
 
-use std::io::{BufRead, BufReader};
+use std::fs::File;
 use std::num::NonZeroUsize;
-use std::process::{Command, ExitCode, ExitStatus, Stdio};
-use std::thread::available_parallelism;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use panoply::{Error, Result, runtime};
+use panoply::mesh::{MpiLauncher, launch};
+use panoply::runtime::env::{self, LauncherKind};
+use panoply::{Error, Result};
 
-/// Name of the launcher.
-const MPIRUN: &str = "mpirun";
-
-/// Hint for installing the launcher.
-const INSTALL: &str = "install Open MPI 4 or 5 (Debian: openmpi-bin)";
+/// Time in which the launcher passes the report of a rank on, before it learns of the end and stops the other ranks.
+const SETTLE: Duration = Duration::from_millis(200);
 
 #[derive(Args)]
 pub struct MeshCommand {
@@ -22,8 +22,11 @@ pub struct MeshCommand {
 
 #[derive(Subcommand)]
 enum Action {
-    /// Start several processes of `panoply` with Open MPI's `mpirun`; `train` then trains one model on all of them
+    /// Start several processes (ranks) of `panoply` with `mpirun` or `mpiexec`; `train` then trains one model on all of them
     Run(RunArguments),
+    /// Start the command as one rank; `mesh run` lets the launcher run this
+    #[command(hide = true)]
+    Rank(RankArguments),
 }
 
 #[derive(Args)]
@@ -31,114 +34,142 @@ struct RunArguments {
     /// Number of processes
     #[arg(short = 'n', long, value_name = "N")]
     ranks: NonZeroUsize,
+    /// Launcher of Open MPI or MPICH: a program such as `mpiexec.mpich`, or a path [default: PANOPLY_LAUNCHER, mpirun or mpiexec]
+    #[arg(long, value_name = "PROGRAM")]
+    launcher: Option<String>,
+    /// Write the output of each rank but rank 0 to rank-K.log in this folder
+    #[arg(long, value_name = "DIR")]
+    log_dir: Option<PathBuf>,
     /// The command and its options, after `--`: `train digits --epochs 5`
     #[arg(last = true, required = true)]
     command: Vec<String>,
 }
 
-/// Runs the command under `mpirun`; the error names the rank that ended first.
+#[derive(Args)]
+struct RankArguments {
+    /// Folder for the output, unless this is rank 0
+    #[arg(long)]
+    log_dir: Option<PathBuf>,
+    /// The command and its options
+    #[arg(last = true, required = true)]
+    command: Vec<String>,
+}
+
+/// Runs the action; the error of `mesh run` names the rank that ended first.
 pub fn run(arguments: &MeshCommand) -> Result<ExitCode> {
-    let Action::Run(RunArguments { ranks, command }) = &arguments.action;
-    check_launcher()?;
-    let own = std::env::current_exe().map_err(|error| Error::io("cannot find this program", error))?;
-    let cores = available_parallelism().map_or(1, NonZeroUsize::get);
-    let mut mpirun = Command::new(MPIRUN);
-    mpirun.args(["-n", &ranks.to_string()]);
-    // Open MPI counts cores as slots, and there can be half as many cores as hardware threads.
-    if ranks.get() > cores.div_ceil(2) {
-        mpirun.arg("--oversubscribe");
+    match &arguments.action {
+        Action::Run(arguments) => run_ranks(arguments),
+        Action::Rank(arguments) => run_as_rank(arguments),
     }
-    if is_root() {
-        mpirun.arg("--allow-run-as-root");
+}
+
+/// Returns the number of this process, if it is a rank of `mesh run`.
+pub fn own_rank() -> Option<usize> {
+    let launched = env::settings().is_ok_and(|settings| settings.launched_ranks.is_some());
+    launched.then(|| env::launcher().ok()??.rank).flatten()
+}
+
+fn run_ranks(arguments: &RunArguments) -> Result<ExitCode> {
+    let launcher = match &arguments.launcher {
+        Some(program) => MpiLauncher::open(program)?,
+        None => MpiLauncher::find()?,
+    };
+    let mut rank = vec!["mesh".to_string(), "rank".to_string()];
+    if let Some(folder) = &arguments.log_dir {
+        std::fs::create_dir_all(folder).map_err(|error| log_error(folder, error))?;
+        let folder = std::path::absolute(folder).map_err(|error| log_error(folder, error))?;
+        rank.extend(["--log-dir".to_string(), folder.to_string_lossy().into_owned()]);
     }
-    if runtime::env::settings()?.threads.is_none() {
-        mpirun.env("PANOPLY_THREADS", (cores / ranks.get()).max(1).to_string());
-    }
-    // The threads of a rank can run on any core.
-    mpirun.args(["--bind-to", "none"]);
-    mpirun.arg(own).args(command).stderr(Stdio::piped());
-    let failed = |error| Error::io(format!("cannot run {MPIRUN}"), error);
+    rank.push("--".to_string());
+    rank.extend(arguments.command.iter().cloned());
     // The launcher receives Ctrl-C too and ends the ranks; this process waits for them.
     ctrlc::set_handler(|| ())
         .map_err(|error| Error::mistake(format!("cannot install a handler for Ctrl-C: {error}")))?;
-    let mut child = mpirun.spawn().map_err(failed)?;
-    let mut lost = Lost::default();
-    if let Some(errors) = child.stderr.take() {
-        for line in BufReader::new(errors).split(b'\n') {
-            let line = String::from_utf8_lossy(&line.map_err(failed)?).into_owned();
-            lost.read(&line);
-            eprintln!("{line}");
-        }
+    let done = launcher.run(arguments.ranks, &own_program()?, &rank);
+    let done = done.map_err(|error| match &arguments.log_dir {
+        Some(folder) => error.note(note_of_logs(folder, arguments.ranks.get())),
+        None => error,
+    });
+    done.map(|()| ExitCode::SUCCESS)
+}
+
+/// Returns the first error message in the logs of the ranks, or where these are.
+fn note_of_logs(folder: &Path, ranks: usize) -> String {
+    let message = |rank: usize| {
+        let path = log_file(folder, rank);
+        Some(format!("{}: {}", path.display(), first_error(&path, rank)?))
+    };
+    let output = || format!("the output of the ranks from 1 is in {}", folder.display());
+    (1..ranks).find_map(message).unwrap_or_else(output)
+}
+
+/// Runs the command with the output in a file, unless this is rank 0.
+fn run_as_rank(arguments: &RankArguments) -> Result<ExitCode> {
+    let launcher = env::launcher()?;
+    let Some((kind, rank)) = launcher.and_then(|launcher| Some((launcher.kind, launcher.rank?))) else {
+        return Err(Error::mistake("`panoply mesh rank` is started by the launcher of `panoply mesh run`"));
+    };
+    let mut command = Command::new(own_program()?);
+    command.args(&arguments.command);
+    let log = arguments.log_dir.as_deref().filter(|_| rank > 0).map(|folder| log_file(folder, rank));
+    if let Some(path) = &log {
+        let file = File::create(path).map_err(|error| log_error(path, error))?;
+        command.stderr(file.try_clone().map_err(|error| log_error(path, error))?).stdout(file);
     }
-    let status = child.wait().map_err(failed)?;
-    if status.success() { Ok(ExitCode::SUCCESS) } else { Err(lost.error(status, ranks.get())) }
-}
-
-/// Returns an error if `mpirun` is missing or belongs to another MPI implementation.
-fn check_launcher() -> Result<()> {
-    let output = Command::new(MPIRUN).arg("--version").stdin(Stdio::null()).output();
-    let output = output.map_err(|error| match error.kind() {
-        std::io::ErrorKind::NotFound => Error::unavailable(format!("{MPIRUN} not found; {INSTALL}")),
-        _ => Error::io(format!("cannot run {MPIRUN}"), error),
-    })?;
-    let version = String::from_utf8_lossy(&output.stdout);
-    if version.contains("Open MPI") {
-        return Ok(());
+    match kind {
+        LauncherKind::Mpich => watch(&mut command, rank, log.as_deref()),
+        _ => become_command(&mut command),
     }
-    let first = version.lines().next().unwrap_or_default();
-    Err(Error::unavailable(format!("{MPIRUN} is not from Open MPI but `{}`; {INSTALL}", first.trim())))
 }
 
-/// Returns true if this process runs as root, which Open MPI rejects by default.
-#[cfg(target_os = "linux")]
-fn is_root() -> bool {
-    use std::os::unix::fs::MetadataExt;
-    std::fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0)
-}
-
-#[cfg(not(target_os = "linux"))]
-fn is_root() -> bool {
-    false
-}
-
-/// The rank that ended first, parsed from its message or from those of `mpirun`, some of which can be missing.
-#[derive(Debug, Default, PartialEq)]
-struct Lost {
-    rank: Option<usize>,
-    how: Option<String>,
-}
-
-impl Lost {
-    /// Parses a line of a rank or of `mpirun`.
-    fn read(&mut self, line: &str) {
-        let number =
-            |text: &str| text.split(|c: char| !c.is_ascii_digit()).next().and_then(|digits| digits.parse().ok());
-        let behind = |mark: &str| line.split_once(mark).map(|(_, rest)| rest);
-        if let Some(rest) = behind("process rank ") {
-            self.rank = self.rank.or(number(rest));
-            let how = rest.split_once("exited on ").map(|(_, how)| how.trim_end_matches('.').to_string());
-            self.how = self.how.take().or(how);
-        } else if let Some(rest) = line.strip_prefix("panoply: rank ") {
-            self.rank = self.rank.or(number(rest));
-        } else if let Some(rest) = behind("MPI_ABORT was invoked on rank ") {
-            self.rank = self.rank.or(number(rest));
-        } else if let Some(name) = behind("Process name: [[") {
-            self.rank = self.rank.or(name.rsplit_once(',').and_then(|(_, rank)| number(rank)));
-        } else if let Some(code) = behind("Exit code:") {
-            self.how = self.how.take().or(Some(format!("exit code {}", code.trim())));
-        }
+/// Waits for the command and reports how it ended, which MPICH's launcher does not do reliably. That launcher stops a rank by a signal to
+/// both processes, and learns of the end of the command only when this process ends.
+fn watch(command: &mut Command, rank: usize, log: Option<&Path>) -> Result<ExitCode> {
+    let failed = |error| Error::io("cannot start the command of a rank", error);
+    // The command receives the same signals and decides what to do.
+    ctrlc::set_handler(|| ())
+        .map_err(|error| Error::mistake(format!("cannot install a handler for Ctrl-C: {error}")))?;
+    let status = command.spawn().and_then(|mut child| child.wait()).map_err(failed)?;
+    if status.success() {
+        return Ok(ExitCode::SUCCESS);
     }
-
-    fn error(&self, status: ExitStatus, ranks: usize) -> Error {
-        match (self.rank, &self.how) {
-            (Some(rank), how) => {
-                let how = how.as_ref().map_or(String::new(), |how| format!(" by {how}"));
-                Error::unavailable(format!("rank {rank} of {ranks} ended{how}; all other ranks were stopped"))
-                    .note("its error message, if any, is above")
-            }
-            (None, _) => Error::unavailable(format!("{MPIRUN} ended with {status}")),
-        }
+    // The first process stops the other ranks after an error message.
+    if let Some(line) = log.and_then(|path| first_error(path, rank)) {
+        eprintln!("{line}");
     }
+    launch::report(rank, status);
+    std::thread::sleep(SETTLE);
+    Ok(ExitCode::FAILURE)
+}
+
+#[cfg(unix)]
+fn become_command(command: &mut Command) -> Result<ExitCode> {
+    use std::os::unix::process::CommandExt;
+    Err(Error::io("cannot start the command of a rank", command.exec()))
+}
+
+#[cfg(not(unix))]
+fn become_command(command: &mut Command) -> Result<ExitCode> {
+    let status = command.status().map_err(|error| Error::io("cannot start the command of a rank", error))?;
+    Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn log_file(folder: &Path, rank: usize) -> PathBuf {
+    folder.join(format!("rank-{rank}.log"))
+}
+
+/// Returns the first error message of a rank in its log.
+fn first_error(log: &Path, rank: usize) -> Option<String> {
+    let text = String::from_utf8_lossy(&std::fs::read(log).ok()?).into_owned();
+    text.lines().find(|line| line.starts_with(&format!("panoply: rank {rank}: "))).map(str::to_string)
+}
+
+fn own_program() -> Result<PathBuf> {
+    std::env::current_exe().map_err(|error| Error::io("cannot find this program", error))
+}
+
+fn log_error(path: &Path, error: std::io::Error) -> Error {
+    Error::io(format!("cannot write {}", path.display()), error)
 }
 
 #[cfg(test)]
@@ -146,22 +177,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lost_rank_is_parsed_from_every_message() {
-        let signal = "mpirun noticed that process rank 1 with PID 42 on node host exited on signal 9 (Killed).";
-        for (lines, rank, how) in [
-            (vec![signal], 1, Some("signal 9 (Killed)")),
-            (vec!["MPI_ABORT was invoked on rank 12 in communicator MPI_COMM_WORLD"], 12, None),
-            (vec!["panoply: rank 2: out of memory"], 2, None),
-            (vec!["  Process name: [[46862,1],3]", "  Exit code:    7"], 3, Some("exit code 7")),
-            (
-                vec!["prterun noticed that process rank 2 with PID 7 on node h exited on signal 11 (S)."],
-                2,
-                Some("signal 11 (S)"),
-            ),
-        ] {
-            let mut lost = Lost::default();
-            lines.iter().for_each(|line| lost.read(line));
-            assert_eq!(lost, Lost { rank: Some(rank), how: how.map(str::to_string) });
-        }
+    fn note_names_the_first_error_in_the_logs() {
+        let folder = std::env::temp_dir().join(format!("panoply-logs-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let note = || note_of_logs(&folder, 4).replace(&folder.display().to_string(), "logs");
+        std::fs::write(folder.join("rank-1.log"), "panoply: rank 2: of another rank\n").unwrap();
+        assert_eq!(note(), "the output of the ranks from 1 is in logs");
+        std::fs::write(folder.join("rank-3.log"), "device: cpu\npanoply: rank 3: out of memory\n").unwrap();
+        assert_eq!(
+            note(),
+            "logs/rank-3.log: panoply: rank 3: out of memory".replace('/', std::path::MAIN_SEPARATOR_STR)
+        );
+        std::fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -3,6 +3,8 @@
 //! [`machine`](crate::machine) reads the state of the operating system, [`diagnosis`](crate::diagnosis) finds the cause if a driver does
 //! not work.
 
+mod mpi;
+
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::time::Instant;
@@ -38,12 +40,14 @@ pub fn run(arguments: &devices::ViewCommand) -> Result<ExitCode> {
     let rows: Vec<Row> = report.backends.iter().map(|backend| row(backend, &machine)).collect();
     let wrong = rows.iter().map(Row::wrong).sum::<usize>();
     let hints = rows.iter().filter(|row| row.finding.is_some()).count();
+    let mpi = mpi::MpiRow::read();
     let failed = |tried: &DeviceTest| *tried.device == report.recommended.device && tried.outcome.is_err();
     let warning = if rows.iter().flat_map(|row| &row.tried).any(failed) { ", which failed above" } else { "" };
     if arguments.json() {
         let mut document = machine_json(&machine);
         document["schema"] = 1.into();
         document["backends"] = rows.iter().map(Row::json).collect();
+        document["mpi"] = mpi.json();
         document["recommended"] = report.recommended.device.to_string().into();
         document["problems"] = wrong.into();
         document["hints"] = hints.into();
@@ -52,6 +56,7 @@ pub fn run(arguments: &devices::ViewCommand) -> Result<ExitCode> {
         print_machine(&machine);
         println!();
         rows.iter().for_each(Row::print);
+        mpi.print();
         println!();
         println!("Recommended: {}{warning}", report.recommended);
         match (wrong, hints) {

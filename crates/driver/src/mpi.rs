@@ -1,37 +1,222 @@
 //! MPI, opened at run time: point-to-point and collective communication between the processes of a program.
 //!
-//! Implementations of MPI differ in the types and values of their constants, not in their functions. Therefore [`functions`] is one
-//! table for all of them, generic over the type of a handle, and each binary interface has a file of constants; the only one so far is
-//! [`openmpi`]. [`wire`] implements the communication contract on that table.
+//! Implementations of MPI differ in the types and values of their constants, not in their functions. Therefore `functions` is one table
+//! for all of them, generic over the type of a handle, and each binary interface ([`Interface`]) has a file of constants: `openmpi`,
+//! `mpich` and `standard`. `wire` implements the communication contract on that table.
 
 mod functions;
+mod mpich;
 mod openmpi;
+mod standard;
 mod wire;
 
+use std::ffi::{CStr, c_char, c_int};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use panoply_device::{Error, Result, Wire};
+use panoply_device::{Result, Wire};
 
-use crate::library::Opened;
+use crate::library::{Opened, Words};
+use crate::library_search;
 
+/// `RTLD_LAZY`.
+const LOCAL: i32 = 1;
 /// `RTLD_LAZY | RTLD_GLOBAL`: Open MPI's own plug-ins find its functions only among the global symbols.
-const FLAGS: i32 = 1 | if cfg!(target_vendor = "apple") { 0x8 } else { 0x100 };
+const GLOBAL: i32 = LOCAL | if cfg!(target_vendor = "apple") { 0x8 } else { 0x100 };
+/// Buffer size for `MPI_MAX_LIBRARY_VERSION_STRING` of every implementation, which is at most 8192.
+const MAX_VERSION: usize = 1 << 14;
 
-/// Opens Open MPI and connects to the other ranks. `ranks` is the number of ranks that the launcher reported to this process.
-///
-/// # Errors
-/// The library is missing, lacks a function, or reports another number of ranks.
-pub fn open_openmpi(ranks: usize) -> Result<Arc<dyn Wire>> {
-    let library = Opened::open_with_flags(&openmpi::WORDS, None, Some(FLAGS))
-        .map_err(|error| error.note(format!("Open MPI's launcher started this process as one of {ranks}")))?;
-    let constants = openmpi::constants(&library)?;
-    let wire = wire::MpiWire::connect(functions::Functions::find(&library, &openmpi::WORDS)?, constants)?;
-    if wire.ranks() != ranks {
-        let message =
-            format!("mpi: the launcher started {ranks} processes, but {} sees {} of them", library.file, wire.ranks());
-        return Err(Error::unavailable(message).note(
-            "launcher and library belong to different installations: start it with the `mpirun` that came with this library",
-        ));
+/// A binary interface (ABI) of MPI: the types and values of its constants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Interface {
+    /// That of Open MPI 4 and 5.
+    OpenMpi,
+    /// That of MPICH 3 to 5, Intel MPI, Cray MPICH and MVAPICH.
+    Mpich,
+    /// That of the MPI 5.0 standard.
+    Standard,
+}
+
+/// The implementations of MPI whose launchers do not start each other's programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Family {
+    /// Open MPI.
+    OpenMpi,
+    /// MPICH and the implementations derived from it.
+    Mpich,
+}
+
+/// The effect of opening a library on other libraries of the process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Visibility {
+    /// None: enough to ask for the version.
+    Local,
+    /// The library's symbols become global, which [`MpiLibrary::connect`] needs.
+    Global,
+}
+
+/// An MPI library that is open, but not initialized.
+pub struct MpiLibrary {
+    library: Opened,
+    /// Its binary interface.
+    pub interface: Interface,
+    /// Name and version, such as `Open MPI v4.1.4`.
+    pub version: String,
+}
+
+impl Interface {
+    /// Returns the name for messages.
+    pub fn name(self) -> &'static str {
+        match self {
+            Interface::OpenMpi => "Open MPI",
+            Interface::Mpich => "MPICH",
+            Interface::Standard => "MPI 5.0",
+        }
     }
-    Ok(Arc::new(wire))
+
+    /// Returns the possible file names of a library with this interface, the usual one first.
+    pub fn files(self) -> &'static [&'static str] {
+        self.words().files
+    }
+
+    fn words(self) -> &'static Words {
+        match self {
+            Interface::OpenMpi => &openmpi::WORDS,
+            Interface::Mpich => &mpich::WORDS,
+            Interface::Standard => &standard::WORDS,
+        }
+    }
+}
+
+impl MpiLibrary {
+    /// Opens the library of an interface that the system's loader finds.
+    ///
+    /// # Errors
+    /// The library is missing, or lacks a function.
+    pub fn open(interface: Interface, visibility: Visibility) -> Result<MpiLibrary> {
+        let library = Opened::open_with_flags(interface.words(), None, Some(visibility.flags()))?;
+        MpiLibrary::new(library, interface)
+    }
+
+    /// Opens a file. Its name and its symbols determine its interface.
+    ///
+    /// # Errors
+    /// The file is not a library of one of the interfaces.
+    pub fn open_file(path: &Path, visibility: Visibility) -> Result<MpiLibrary> {
+        let is_standard = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(standard::STEM));
+        let expected = if is_standard { Interface::Standard } else { Interface::Mpich };
+        let library = Opened::open_with_flags(expected.words(), Some(path), Some(visibility.flags()))?;
+        // SAFETY: the address of a symbol fits a usize, and nothing is read from the address.
+        let has_world = unsafe { library.function::<usize>("", &[openmpi::WORLD]) }.is_ok();
+        MpiLibrary::new(library, if has_world { Interface::OpenMpi } else { expected })
+    }
+
+    fn new(library: Opened, interface: Interface) -> Result<MpiLibrary> {
+        type GetVersion = unsafe extern "C" fn(*mut c_char, *mut c_int) -> c_int;
+        let words = interface.words();
+        // SAFETY: the type is that of the MPI standard.
+        let get: GetVersion =
+            unsafe { library.function("", &["MPI_Get_library_version"]) }.map_err(|name| library.lacks(words, name))?;
+        let (mut text, mut len) = (vec![0 as c_char; MAX_VERSION], 0);
+        // SAFETY: the text has room for the longest version of any implementation; the function can be called before initialization.
+        unsafe { get(text.as_mut_ptr(), &mut len) };
+        text[MAX_VERSION - 1] = 0;
+        // SAFETY: the last byte is 0.
+        let version = unsafe { CStr::from_ptr(text.as_ptr()) }.to_string_lossy();
+        Ok(MpiLibrary { library, interface, version: short_version(&version) })
+    }
+
+    /// Returns the file name or path that was opened.
+    pub fn file(&self) -> &str {
+        &self.library.file
+    }
+
+    /// Returns the path of the file; that which was opened if the search folders do not contain it.
+    pub fn path(&self) -> PathBuf {
+        installed(&self.library.file).unwrap_or_else(|| PathBuf::from(&self.library.file))
+    }
+
+    /// Returns the implementation.
+    pub fn family(&self) -> Family {
+        if self.version.starts_with("Open MPI") { Family::OpenMpi } else { Family::Mpich }
+    }
+
+    /// Initializes the library and connects to the other ranks; must be called once per process.
+    ///
+    /// # Errors
+    /// The library lacks a function, or does not initialize.
+    pub fn connect(&self) -> Result<Arc<dyn Wire>> {
+        let (library, words) = (&self.library, self.interface.words());
+        Ok(match self.interface {
+            Interface::OpenMpi => {
+                let constants = openmpi::constants(library)?;
+                Arc::new(wire::MpiWire::connect(functions::Functions::find(library, words)?, constants)?)
+            }
+            Interface::Mpich => {
+                Arc::new(wire::MpiWire::connect(functions::Functions::find(library, words)?, mpich::CONSTANTS)?)
+            }
+            Interface::Standard => {
+                Arc::new(wire::MpiWire::connect(functions::Functions::find(library, words)?, standard::CONSTANTS)?)
+            }
+        })
+    }
+}
+
+impl Visibility {
+    fn flags(self) -> i32 {
+        match self {
+            Visibility::Local => LOCAL,
+            Visibility::Global => GLOBAL,
+        }
+    }
+}
+
+/// Returns the path of an installed library, without opening it. `None` on systems other than Linux.
+pub fn installed(file: &str) -> Option<PathBuf> {
+    // This is not a setting of Panoply: the loader itself searches there.
+    let library_path = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
+    let folders = library_search::folders(Path::new("/"), &library_path);
+    library_search::find(&folders, file).filter(|library| library.flaw.is_none()).map(|library| library.path)
+}
+
+/// Returns the name and the number of the version text, whose form differs.
+fn short_version(text: &str) -> String {
+    let line = text.lines().next().unwrap_or_default();
+    let line = line.split_once(',').map_or(line, |(short, _)| short);
+    line.split_whitespace().filter(|word| *word != "Version:").collect::<Vec<&str>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn version_is_name_and_number() {
+        for (text, short) in [
+            ("Open MPI v4.1.4, package: Debian OpenMPI, ident: 4.1.4, repo rev: v4.1.4", "Open MPI v4.1.4"),
+            ("MPICH Version:      4.0.2\nMPICH Release date: Thu Apr 7", "MPICH 4.0.2"),
+            ("Intel(R) MPI Library 2021.10 for Linux* OS\n", "Intel(R) MPI Library 2021.10 for Linux* OS"),
+        ] {
+            assert_eq!(short_version(text), short);
+        }
+    }
+
+    #[test]
+    fn libraries_of_an_interface_open_and_others_are_rejected() {
+        let mut opened = 0;
+        for interface in [Interface::OpenMpi, Interface::Mpich] {
+            let Some(path) = interface.files().iter().find_map(|file| installed(file)) else { continue };
+            let library = MpiLibrary::open_file(&path, Visibility::Local).unwrap();
+            assert_eq!(library.interface, interface);
+            assert_eq!(library.version.starts_with("Open MPI"), interface == Interface::OpenMpi, "{}", library.version);
+            opened += 1;
+        }
+        if opened < 2 {
+            println!("SKIPPED: MPI libraries by their symbols: {opened} of 2 are installed; run `cargo xtask install`");
+        }
+        let Err(error) = MpiLibrary::open_file(Path::new("/none/libmpi_abi.so.1"), Visibility::Local) else {
+            panic!("a missing file opens")
+        };
+        assert_eq!(error.message(), "mpi: /none/libmpi_abi.so.1 cannot be loaded; install MPICH 5");
+    }
 }

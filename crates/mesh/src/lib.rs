@@ -23,8 +23,8 @@
 //!
 //! In reading order: [`span`] (a region along one axis), [`data`] (shared data), [`arguments`] (access by tasks),
 //! [`kernel_task`] (kernels as tasks), [`scope`] (device scopes), [`mesh`] (the handle), `graph` (dependencies between tasks),
-//! `engine` (threads that run tasks), [`mod@array`] (distributed arrays), [`group`] (the processes of a launcher, or the threads of [`thread_wire`]), `waits` (reports of
-//! long waits).
+//! `engine` (threads that run tasks), [`mod@array`] (distributed arrays), [`group`] (the processes of a launcher, or the threads of [`thread_wire`]), [`launch`]
+//! (starts these processes), `waits` (reports of long waits).
 
 #![forbid(unsafe_code)]
 
@@ -35,6 +35,7 @@ mod engine;
 mod graph;
 pub mod group;
 pub mod kernel_task;
+pub mod launch;
 pub mod mesh;
 mod move_counter;
 pub mod place;
@@ -48,6 +49,7 @@ pub use array::{DArray, Layout};
 pub use data::{Data, Future, View};
 pub use group::RankGroup;
 pub use kernel_task::{KernelArgument, KernelArguments};
+pub use launch::MpiLauncher;
 pub use mesh::{Mesh, Moves};
 pub use place::Place;
 pub use scope::Scope;

@@ -1,11 +1,12 @@
 //! The mesh handle: data, tasks, device scopes, and the other processes.
 
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use panoply_ir::kernel::Kernel;
 use panoply_nn::ProcessGroup;
-use panoply_runtime::Grid;
+use panoply_runtime::{Grid, env};
 use panoply_tensor::{Device, Error, Result, Tensor};
 
 use crate::arguments::{Access, Arguments, Mode, Outcome};
@@ -13,6 +14,7 @@ use crate::data::{Data, Future, View};
 use crate::engine::Engine;
 use crate::group::RankGroup;
 use crate::kernel_task::{self, KernelArguments};
+use crate::launch::{self, MpiLauncher};
 use crate::move_counter::MoveCounter;
 use crate::place::Place;
 use crate::scope::Scope;
@@ -43,6 +45,56 @@ impl Mesh {
     /// The launcher's MPI library cannot be opened, or does not belong to the launcher.
     pub fn open() -> Result<Mesh> {
         Mesh::with_group(RankGroup::open()?)
+    }
+
+    /// Creates a mesh of several processes (ranks): starts this program again that many times under the MPI launcher of this machine
+    /// (`mpirun`, `mpiexec` or the one that `PANOPLY_LAUNCHER` names), with the same arguments. Call it first in `main`.
+    ///
+    /// It returns in the ranks only: the first process waits for them and ends with exit code 0 when they have. If a launcher started the
+    /// program, its number of ranks counts; with one rank nothing is started.
+    ///
+    /// ```no_run
+    /// use panoply_mesh::{DArray, Layout, Mesh};
+    ///
+    /// fn main() -> panoply_tensor::Result<()> {
+    ///     let mesh = Mesh::launch_ranks(4)?;
+    ///     // From here on, in each of four processes.
+    ///     let a = DArray::uniform(&mesh, 7, [1000, 1000], &Layout::blocks([250, 250]))?;
+    ///     let product = a.matmul(&a.t()?)?;
+    ///     println!("mean {}", product.mean()?.item::<f64>()?);
+    ///     mesh.group().map_or(Ok(()), |group| group.close())
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// In the first process: there is no launcher, or a rank ended without success. The error names the rank; MPICH's launcher can name one
+    /// that it has ended itself after another was lost. In a rank: see [`Mesh::open`].
+    pub fn launch_ranks(ranks: usize) -> Result<Mesh> {
+        let launcher = env::launcher()?;
+        match NonZeroUsize::new(ranks) {
+            Some(ranks) if ranks.get() > 1 && launcher.is_none() => {
+                if let Some(launched) = env::settings()?.launched_ranks {
+                    let message = format!(
+                        "the launcher started {launched} ranks, but sets no variable that tells a rank its number"
+                    );
+                    return Err(Error::unavailable(message).note("choose another launcher by PANOPLY_LAUNCHER"));
+                }
+                let program = std::env::current_exe().map_err(|error| Error::io("cannot find this program", error))?;
+                let arguments: Vec<_> = std::env::args_os().skip(1).collect();
+                MpiLauncher::find()?.run(ranks, &program, &arguments)?;
+                std::process::exit(0)
+            }
+            Some(_) => {
+                launch::announce()?;
+                let opened = Mesh::open();
+                if let (Err(error), Some(rank)) = (&opened, launcher.and_then(|launcher| launcher.rank)) {
+                    // The first process stops the other ranks, which wait for this one.
+                    eprintln!("panoply: rank {rank}: {error}");
+                }
+                opened
+            }
+            None => Err(Error::mistake("a mesh needs at least one rank")),
+        }
     }
 
     /// Creates a mesh whose tasks run on the CPU, connected to these ranks.

@@ -12,7 +12,10 @@
 //! | `PANOPLY_READ_LIMIT` | maximum memory for reading a data file: `64GiB`, plain bytes; default max(4 GiB, 32 × file size) |
 //! | `PANOPLY_LOG` | `off`, `warn` (the default), `info` or `debug` |
 //! | `PANOPLY_PANIC` | `1` panics where a mistake is detected, for a backtrace |
-//! | `OMPI_COMM_WORLD_SIZE`, `PMI_SIZE` | set by the launchers of Open MPI and MPICH: the number of processes |
+//! | `PANOPLY_LAUNCHER` | the MPI launcher of `panoply mesh run` and `Mesh::launch_ranks`: a program such as `mpiexec.mpich`, or a path |
+//! | `PANOPLY_MPI_LIBRARY` | path of the MPI library that the ranks of a launcher open |
+//! | `PANOPLY_LAUNCHED_RANKS` | set by `panoply mesh run` and `Mesh::launch_ranks`: the number of processes that they started |
+//! | `OMPI_COMM_WORLD_SIZE`, `PMI_SIZE`, `SLURM_STEP_NUM_TASKS`, `PMIX_RANK` | set by the launchers of Open MPI, MPICH, Slurm and PMIx, see [`Launcher`] |
 //!
 //! An invalid value is an error of the first operation that needs a device; it is never ignored.
 
@@ -50,6 +53,12 @@ pub struct EnvSettings {
     pub log: LogLevel,
     /// True if a mistake panics where it is detected.
     pub panic_on_mistake: bool,
+    /// MPI launcher to use instead of the first on the search path.
+    pub launcher: Option<String>,
+    /// MPI library to open instead of the first that the system finds.
+    pub mpi_library: Option<PathBuf>,
+    /// Number of processes that this program started through a launcher; this process is one of them.
+    pub launched_ranks: Option<usize>,
 }
 
 /// Handling of freed memory.
@@ -78,24 +87,44 @@ pub enum LogLevel {
     Debug,
 }
 
-/// The MPI launcher that started this process.
+/// The launcher that started this process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Launcher {
-    /// MPI implementation of the launcher.
+    /// MPI implementation or protocol of the launcher.
     pub kind: LauncherKind,
-    /// Number of processes that it started.
-    pub ranks: usize,
-    /// Environment variable that holds the number.
-    pub variable: &'static str,
+    /// Number of processes that it started, unless it does not tell.
+    pub ranks: Option<usize>,
+    /// Number of this process, unless it does not tell.
+    pub rank: Option<usize>,
+    /// Environment variable that tells the launcher, with its value: `PMI_SIZE=2`.
+    pub variable: String,
 }
 
-/// MPI implementations, distinguished by the variables that their launchers set.
+/// Launchers, distinguished by the variables that they set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LauncherKind {
     /// `mpirun` of Open MPI.
     OpenMpi,
     /// `mpiexec` of MPICH and its relatives.
     Mpich,
+    /// Slurm's `srun`, for MPICH and its relatives (protocol PMI).
+    SlurmPmi,
+    /// Slurm's `srun`, for Open MPI (protocol PMIx).
+    SlurmPmix,
+    /// Another launcher with the protocol PMIx, such as `prterun`, which does not tell the number of processes.
+    Pmix,
+}
+
+impl LauncherKind {
+    /// Returns the name for messages.
+    pub fn name(self) -> &'static str {
+        match self {
+            LauncherKind::OpenMpi => "Open MPI's launcher",
+            LauncherKind::Mpich => "MPICH's launcher",
+            LauncherKind::SlurmPmi | LauncherKind::SlurmPmix => "Slurm's `srun`",
+            LauncherKind::Pmix => "a PMIx launcher",
+        }
+    }
 }
 
 /// Returns the launcher that started this process, or `None`.
@@ -107,20 +136,47 @@ pub fn launcher() -> Result<Option<Launcher>> {
 }
 
 impl Launcher {
-    /// Finds the launcher by the variables that `variable` looks up.
+    /// Finds the launcher by the variables that `variable` looks up. Within a job of Slurm, `mpirun` and `mpiexec` set their variables
+    /// beside Slurm's; `srun` sets those of MPICH if it serves the protocol PMI-2, but not `MPI_LOCALNRANKS`.
     ///
     /// # Errors
     /// A launcher's variable is not a number of processes.
     pub fn read(variable: impl Fn(&str) -> Option<OsString>) -> Result<Option<Launcher>> {
-        let known = [(LauncherKind::OpenMpi, "OMPI_COMM_WORLD_SIZE"), (LauncherKind::Mpich, "PMI_SIZE")];
-        for (kind, name) in known {
-            let Some(value) = variable(name) else { continue };
-            let ranks = value.to_str().and_then(|text| text.parse::<usize>().ok()).filter(|ranks| *ranks > 0);
-            let wrong = || Error::mistake(format!("{name}={}: not a number of processes", value.to_string_lossy()));
-            return Ok(Some(Launcher { kind, ranks: ranks.ok_or_else(wrong)?, variable: name }));
+        let has = |name: &str| variable(name).is_some();
+        let slurm = if has("PMIX_NAMESPACE") { LauncherKind::SlurmPmix } else { LauncherKind::SlurmPmi };
+        let pmi = if has("SLURM_STEP_NUM_TASKS") && !has("MPI_LOCALNRANKS") { slurm } else { LauncherKind::Mpich };
+        let known = [
+            (LauncherKind::OpenMpi, "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"),
+            (pmi, "PMI_SIZE", "PMI_RANK"),
+            (slurm, "SLURM_STEP_NUM_TASKS", "SLURM_PROCID"),
+        ];
+        let number = |name: &str| variable(name).and_then(|value| value.to_str()?.parse::<usize>().ok());
+        for (kind, size, rank) in known {
+            let Some(value) = variable(size) else { continue };
+            let text = format!("{size}={}", value.to_string_lossy());
+            let Some(ranks) = number(size).filter(|ranks| *ranks > 0) else {
+                return Err(Error::mistake(format!("{text}: not a number of processes")));
+            };
+            return Ok(Some(Launcher { kind, ranks: Some(ranks), rank: number(rank), variable: text }));
         }
-        Ok(None)
+        let pmix = number("PMIX_RANK").filter(|_| has("PMIX_NAMESPACE"));
+        Ok(pmix.map(|rank| Launcher {
+            kind: LauncherKind::Pmix,
+            ranks: None,
+            rank: Some(rank),
+            variable: format!("PMIX_RANK={rank}"),
+        }))
     }
+}
+
+/// Returns the path of a program: the first of its name in the folders of the variable `PATH`, or the name itself if it contains a folder.
+pub fn find_program(name: &str) -> Option<PathBuf> {
+    let path = PathBuf::from(name);
+    if path.components().count() > 1 {
+        return path.is_file().then_some(path);
+    }
+    let folders = std::env::var_os("PATH")?;
+    std::env::split_paths(&folders).map(|folder| folder.join(name)).find(|path| path.is_file())
 }
 
 /// Returns the settings of this process. The environment is read at the first call.
@@ -190,6 +246,9 @@ impl EnvSettings {
             read_limit: text("PANOPLY_READ_LIMIT")?.map(|value| read_limit_of(&value)).transpose()?,
             log: text("PANOPLY_LOG")?.map_or(Ok(LogLevel::default()), |value| level(&value))?,
             panic_on_mistake: text("PANOPLY_PANIC")?.map_or(Ok(false), |value| switch("PANOPLY_PANIC", &value))?,
+            launcher: text("PANOPLY_LAUNCHER")?,
+            mpi_library: variable("PANOPLY_MPI_LIBRARY").filter(|value| !value.is_empty()).map(PathBuf::from),
+            launched_ranks: text("PANOPLY_LAUNCHED_RANKS")?.map(|value| launched_ranks(&value)).transpose()?,
         })
     }
 }
@@ -217,6 +276,11 @@ fn read_limit_of(value: &str) -> Result<u64> {
 fn threads(value: &str) -> Result<NonZeroUsize> {
     let count = value.parse::<NonZeroUsize>().ok().filter(|count| count.get() <= MAX_THREADS);
     count.ok_or_else(|| Error::mistake(format!("PANOPLY_THREADS={value}: write a number from 1 to {MAX_THREADS}")))
+}
+
+fn launched_ranks(value: &str) -> Result<usize> {
+    let wrong = || Error::mistake(format!("PANOPLY_LAUNCHED_RANKS={value}: not a number of processes"));
+    value.parse().map_err(|_| wrong())
 }
 
 fn accuracy(value: &str) -> Result<MathMode> {
@@ -291,6 +355,9 @@ mod tests {
             "READ_LIMIT",
             "LOG",
             "PANIC",
+            "LAUNCHER",
+            "MPI_LIBRARY",
+            "LAUNCHED_RANKS",
         ] {
             assert!(is_known(&format!("PANOPLY_{name}")), "{name}");
         }
@@ -310,6 +377,9 @@ mod tests {
             ("PANOPLY_READ_LIMIT", "64GiB"),
             ("PANOPLY_LOG", "debug"),
             ("PANOPLY_PANIC", "1"),
+            ("PANOPLY_LAUNCHER", "mpiexec.mpich"),
+            ("PANOPLY_MPI_LIBRARY", "/opt/lib/libmpi_abi.so.1"),
+            ("PANOPLY_LAUNCHED_RANKS", "4"),
         ])
         .unwrap();
         assert_eq!(settings.device.as_deref(), Some("opencl:1"));
@@ -320,6 +390,9 @@ mod tests {
         assert_eq!(settings.read_limit, Some(64 << 30));
         assert_eq!(settings.log, LogLevel::Debug);
         assert!(settings.panic_on_mistake);
+        assert_eq!(settings.launcher.as_deref(), Some("mpiexec.mpich"));
+        assert_eq!(settings.mpi_library, Some(PathBuf::from("/opt/lib/libmpi_abi.so.1")));
+        assert_eq!(settings.launched_ranks, Some(4));
     }
 
     #[cfg(all(unix, not(target_os = "macos")))]
@@ -338,10 +411,36 @@ mod tests {
             Launcher::read(|name| pairs.iter().find(|(key, _)| *key == name).map(|(_, value)| OsString::from(value)))
         };
         assert_eq!(read(&[]).unwrap(), None);
-        let found = read(&[("OMPI_COMM_WORLD_SIZE", "2")]).unwrap().unwrap();
-        assert_eq!((found.kind, found.ranks), (LauncherKind::OpenMpi, 2));
-        let found = read(&[("PMI_SIZE", "3")]).unwrap().unwrap();
-        assert_eq!((found.kind, found.ranks, found.variable), (LauncherKind::Mpich, 3, "PMI_SIZE"));
+        // A shell script of a batch job in Slurm, outside of `srun`.
+        assert_eq!(read(&[("SLURM_NTASKS", "4"), ("SLURM_PROCID", "0")]).unwrap(), None);
+        let step = [("SLURM_STEP_NUM_TASKS", "4"), ("SLURM_PROCID", "3")];
+        let pmi = [("PMI_SIZE", "4"), ("PMI_RANK", "3")];
+        let pmix = [("PMIX_NAMESPACE", "job"), ("PMIX_RANK", "3")];
+        for (variables, kind, ranks, rank) in [
+            (vec![("OMPI_COMM_WORLD_SIZE", "2")], LauncherKind::OpenMpi, Some(2), None),
+            (
+                [&[("OMPI_COMM_WORLD_SIZE", "4"), ("OMPI_COMM_WORLD_RANK", "3")], &step[..], &pmix].concat(),
+                LauncherKind::OpenMpi,
+                Some(4),
+                Some(3),
+            ),
+            (pmi.to_vec(), LauncherKind::Mpich, Some(4), Some(3)),
+            // Hydra starts its proxies by `srun`, one on each host.
+            (
+                [&pmi[..], &[("MPI_LOCALNRANKS", "2"), ("SLURM_STEP_NUM_TASKS", "2")]].concat(),
+                LauncherKind::Mpich,
+                Some(4),
+                Some(3),
+            ),
+            (step.to_vec(), LauncherKind::SlurmPmi, Some(4), Some(3)),
+            ([step, pmi].concat(), LauncherKind::SlurmPmi, Some(4), Some(3)),
+            ([step, pmix].concat(), LauncherKind::SlurmPmix, Some(4), Some(3)),
+            (pmix.to_vec(), LauncherKind::Pmix, None, Some(3)),
+        ] {
+            let found = read(&variables).unwrap().unwrap();
+            assert_eq!((found.kind, found.ranks, found.rank), (kind, ranks, rank), "{variables:?}");
+        }
+        assert_eq!(read(&pmi).unwrap().unwrap().variable, "PMI_SIZE=4");
         let error = read(&[("PMI_SIZE", "0")]).unwrap_err();
         assert_eq!(error.message(), "PMI_SIZE=0: not a number of processes");
     }
@@ -360,6 +459,7 @@ mod tests {
             ("PANOPLY_READ_LIMIT", "0", "PANOPLY_READ_LIMIT=0: write a size such as 64GiB"),
             ("PANOPLY_LOG", "loud", "PANOPLY_LOG=loud: write off, warn, info or debug"),
             ("PANOPLY_PANIC", "yes", "PANOPLY_PANIC=yes: write 0 or 1"),
+            ("PANOPLY_LAUNCHED_RANKS", "two", "PANOPLY_LAUNCHED_RANKS=two: not a number of processes"),
         ] {
             let error = read(&[(name, value)]).unwrap_err();
             assert!(error.is_mistake());

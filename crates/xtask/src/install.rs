@@ -1,4 +1,5 @@
-//! `cargo xtask setup`, also `install`: installs what the tests need, with the ordinary clients: apt, pip in `.tools/venv`, rustup.
+//! `cargo xtask setup`, also `install`: installs what the tests need, with the ordinary clients: apt, pip in `.tools/venv` and folders
+//! beside it, rustup.
 //!
 //! A tool that cannot be installed never fails a run: the installation is tried twice, then reported in one line, and the tests that need
 //! the tool report it too. If everything is installed, this costs a few file look-ups.
@@ -24,6 +25,8 @@ enum Installer {
     Apt(&'static [&'static str]),
     /// Python packages for `.tools/venv`, published as binaries for one architecture only.
     Pip { arch: &'static str, packages: &'static [&'static str] },
+    /// A Python package with programs and libraries, for a folder of its own below `.tools`.
+    Prefix { arch: &'static str, folder: &'static str, package: &'static str },
     /// A component of the Rust toolchain.
     Rustup(&'static str),
     /// A program that belongs to a library, in the version of the library in Cargo.lock.
@@ -91,9 +94,30 @@ const TOOLS: &[Tool] = &[
     },
     Tool {
         name: "Open MPI",
-        loses: "training in several processes",
+        loses: "training in several processes under Open MPI 4",
         present: |_| on_path("mpirun") && icd::library("libmpi.so.40").is_some(),
         how: Installer::Apt(&["openmpi-bin"]),
+    },
+    Tool {
+        name: "MPICH",
+        loses: "training in several processes under MPICH 4",
+        // Debian renames the library, so that it can be installed beside Open MPI.
+        present: |_| {
+            on_path("mpiexec") && ["libmpich.so.12", "libmpi.so.12"].iter().any(|name| icd::library(name).is_some())
+        },
+        how: Installer::Apt(&["mpich"]),
+    },
+    Tool {
+        name: "Open MPI 5",
+        loses: "training in several processes under Open MPI 5",
+        present: |repo| has_mpi(repo, "openmpi-5", &["libmpi.so.40"]),
+        how: Installer::Prefix { arch: "x86_64", folder: "openmpi-5", package: "openmpi==5.*" },
+    },
+    Tool {
+        name: "MPICH 5",
+        loses: "training in several processes under MPICH 5, by the interfaces of MPICH and of MPI 5.0",
+        present: |repo| has_mpi(repo, "mpich-5", &["libmpi.so.12", "libmpi_abi.so.1"]),
+        how: Installer::Prefix { arch: "x86_64", folder: "mpich-5", package: "mpich==5.*" },
     },
     Tool {
         name: "tmux",
@@ -165,6 +189,7 @@ impl Tool {
         let how = match self.how {
             Installer::Apt(packages) => format!("apt-get install {}", packages.join(" ")),
             Installer::Pip { packages, .. } => format!("pip install {}, into .tools/venv", packages.join(" ")),
+            Installer::Prefix { folder, package, .. } => format!("pip install {package}, into .tools/{folder}"),
             Installer::Rustup(component) => format!("rustup component add {component}"),
             Installer::Cargo { program, .. } => format!("cargo install {program}, into .tools"),
         };
@@ -292,7 +317,7 @@ fn install(repo: &Repo, tool: &Tool, apt_lists: &mut PackageLists) -> Result<(),
 fn obstacle(repo: &Repo, tool: &Tool) -> Option<String> {
     match tool.how {
         Installer::Apt(packages) => apt_obstacle(repo, packages),
-        Installer::Pip { arch, .. } => {
+        Installer::Pip { arch, .. } | Installer::Prefix { arch, .. } => {
             let published = std::env::consts::ARCH == arch && cfg!(target_os = "linux");
             (!published).then(|| format!("only published for {arch} Linux"))
         }
@@ -320,6 +345,11 @@ fn attempt(repo: &Repo, tool: &Tool, apt_lists: &mut PackageLists) -> Result<(),
         Installer::Pip { packages, .. } => {
             venv(repo, &repo.venv(), apt_lists)?;
             pip(repo, &repo.venv(), packages)
+        }
+        Installer::Prefix { folder, package, .. } => {
+            venv(repo, &repo.venv(), apt_lists)?;
+            let folder = repo.tools().join(folder);
+            pip(repo, &repo.venv(), &["--prefix", &folder.to_string_lossy(), package])
         }
         Installer::Cargo { program, library } => {
             let (root, version) = (repo.tools(), locked(repo, library).unwrap_or_default());
@@ -359,6 +389,13 @@ fn as_root(repo: &Repo, apt: &[&str]) -> Command {
 
 pub fn is_root(repo: &Repo) -> bool {
     quiet(command(repo, "id").arg("-u")).is_ok_and(|user| user.trim() == "0")
+}
+
+/// Returns true if a folder below `.tools` has an MPI launcher and these libraries.
+fn has_mpi(repo: &Repo, folder: &str, libraries: &[&str]) -> bool {
+    let folder = repo.tools().join(folder);
+    let has = |library: &&str| folder.join("lib").join(library).is_file();
+    folder.join("bin/mpiexec").is_file() && libraries.iter().all(has)
 }
 
 /// Installs packages into an existing virtual environment.
@@ -426,6 +463,7 @@ mod tests {
     fn plan_names_the_packages() {
         let plan = |name: &str| TOOLS.iter().find(|tool| tool.name == name).unwrap().plan();
         assert_eq!(plan("PoCL"), "PoCL: apt-get install pocl-opencl-icd");
+        assert_eq!(plan("MPICH 5"), "MPICH 5: pip install mpich==5.*, into .tools/mpich-5");
         assert_eq!(plan("onnxruntime"), "onnxruntime: pip install onnxruntime==1.* numpy, into .tools/venv");
     }
 

@@ -54,12 +54,13 @@ const LOADERS: [&str; 2] = ["libOpenCL.so.1", "libvulkan.so.1"];
 
 /// Modules of tests that the inner loop does without: they wait for compilers, train until something is learned, or take long for what
 /// few changes touch.
-const SLOW: [&str; 17] = [
+const SLOW: [&str; 18] = [
     "crates/cli/tests/it/regression_and_text",
     "crates/cli/tests/it/mesh",
     "crates/cli/tests/it/report",
     "crates/cli/tests/it/sequences",
     "crates/cli/tests/it/train",
+    "crates/mesh/tests/it/processes",
     "crates/nn/tests/it/digits",
     "crates/nn/tests/it/buffer_donation",
     "crates/nn/tests/it/convergence",

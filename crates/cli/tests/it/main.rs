@@ -8,6 +8,8 @@ mod explain;
 mod failure_recovery;
 mod llm_files;
 mod mesh;
+#[path = "../../../mesh/tests/it/support/mpi.rs"]
+mod mpi;
 mod multilabel;
 mod new_project;
 mod onnx_files;

@@ -3,6 +3,7 @@
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::mpi::{Installation, installations};
 use crate::support::temp_dir::{TempDir, text};
 use serde_json::Value;
 
@@ -13,21 +14,20 @@ const TOLERANCE: f64 = 1e-5;
 /// Time limit for the end of all ranks after one is lost.
 const END: Duration = Duration::from_secs(5);
 
-/// Returns true if `mpirun` is installed; otherwise prints which test is skipped.
-fn has_launcher(what: &str) -> bool {
-    let here = Command::new("mpirun").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
-    if here.is_err() {
-        println!("SKIPPED: {what}: mpirun is not installed; run `cargo xtask install`");
-    }
-    here.is_ok()
-}
-
 /// Returns `panoply mesh run` of a command in a folder.
-fn mesh_run(dir: &TempDir, ranks: usize, arguments: &[&str]) -> Command {
+fn mesh_run(dir: &TempDir, installation: &Installation, ranks: usize, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_panoply"));
     command.args(["mesh", "run", "-n", &ranks.to_string(), "--"]).args(arguments);
     command.args(["--device", "cpu"]).current_dir(&dir.0).stdin(Stdio::null());
+    installation.choose(&mut command);
     command
+}
+
+/// Returns the installations with different launchers.
+fn launchers(what: &str) -> Vec<Installation> {
+    let mut found = installations(what);
+    found.dedup_by(|a, b| a.launcher == b.launcher);
+    found
 }
 
 /// Returns the stdout document of a command that succeeds, and its stderr.
@@ -61,87 +61,130 @@ fn assert_close(several: &Value, one: &Value) {
 
 #[test]
 fn ranks_train_to_the_loss_of_one_process() {
-    if !has_launcher("training in several processes") {
-        return;
-    }
     let dir = TempDir::new("mesh-train");
+    let installations = installations("training in several processes");
     // 1438 examples: the last batch of 100 has 38, and 3 ranks have parts of unequal size. Dropout draws the same numbers.
-    for (ranks, options) in [
-        (2, &["--epochs", "4"][..]),
-        (3, &["--epochs", "2", "--batch-size", "100", "--accumulate-grad-batches", "2", "--class-weights", "balanced"]),
-    ] {
+    let short = &["--epochs", "2"][..];
+    let uneven =
+        &["--epochs", "2", "--batch-size", "100", "--accumulate-grad-batches", "2", "--class-weights", "balanced"][..];
+    for (options, ranks, installations) in
+        [(short, 2, &installations[..]), (uneven, 3, &installations[..installations.len().min(1)])]
+    {
         let train = [&["train", "digits", "--json"], options].concat();
         let alone = dir.json(&[&["train", "digits"], options].concat());
-        let (together, stderr) = report(mesh_run(&dir, ranks, &train));
-        assert_close(&together, &alone);
-        assert_eq!(stderr.matches("training and").count(), 1, "one rank reports: {stderr}");
+        for installation in installations {
+            let before = dir.entries("runs");
+            let (together, stderr) = report(mesh_run(&dir, installation, ranks, &train));
+            assert_close(&together, &alone);
+            assert_eq!(stderr.matches("training and").count(), 1, "one rank reports: {stderr}");
+            assert_eq!(dir.entries("runs"), before + 1, "one folder for each run");
+        }
     }
-    let folders = std::fs::read_dir(dir.0.join("runs")).unwrap().count();
-    assert_eq!(folders, 4, "one folder for each run");
+    let Some(installation) = installations.first() else { return };
     // A run of several ranks resumes like one of a single process.
-    let alone = dir.json(&["train", "digits", "--epochs", "6"]);
-    let (together, _) = report(mesh_run(&dir, 2, &["train", "--resume", "runs/digits-2", "--epochs", "6", "--json"]));
-    assert_close(&together, &alone);
+    let alone = dir.json(&["train", "digits", "--epochs", "4"]);
+    let resume = ["train", "--resume", "runs/digits-2", "--epochs", "4", "--json"];
+    assert_close(&report(mesh_run(&dir, installation, 2, &resume)).0, &alone);
 }
 
 #[test]
 fn lost_rank_ends_all_ranks_and_is_named() {
-    if !has_launcher("the end of a rank") || !cfg!(target_os = "linux") {
+    if !cfg!(target_os = "linux") {
+        println!("SKIPPED: the end of a rank: the test finds its process in /proc");
         return;
     }
-    let dir = TempDir::new("mesh-lost");
-    let mut command = mesh_run(&dir, 2, &["train", "digits", "--epochs", "100000", "--out", "lost"]);
-    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-    let begun = dir.0.join("lost/checkpoint.safetensors");
-    while !begun.exists() {
-        assert!(child.try_wait().unwrap().is_none(), "the run ended early");
-        std::thread::yield_now();
+    for installation in launchers("the end of a rank") {
+        let dir = TempDir::new("mesh-lost");
+        let mut command = mesh_run(&dir, &installation, 3, &["train", "digits", "--epochs", "100000", "--out", "lost"]);
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let begun = dir.0.join("lost/checkpoint.safetensors");
+        while !begun.exists() {
+            assert!(child.try_wait().unwrap().is_none(), "{}: the run ended early", installation.name);
+            std::thread::yield_now();
+        }
+        let rank = process_of_rank(&dir, 1).expect("the rank runs");
+        let start = Instant::now();
+        assert!(Command::new("kill").args(["-9", &rank]).status().unwrap().success());
+        let output = child.wait_with_output().unwrap();
+        let (took, stderr) = (start.elapsed(), text(&output.stderr));
+        assert!(took < END, "{}: {took:?}", installation.name);
+        assert_eq!(output.status.code(), Some(1), "{}: {stderr}", installation.name);
+        let message = "panoply: rank 1 of 3 ended by signal 9 (Killed); all other ranks were stopped";
+        assert!(stderr.contains(message), "{}: {stderr}", installation.name);
+        assert_eq!(stderr.matches(" ended by ").count(), 1, "reports of ranks are not shown: {stderr}");
+        for rank in 0..3 {
+            assert_eq!(process_of_rank(&dir, rank), None, "{}: rank {rank} runs", installation.name);
+        }
     }
-    let rank = process_of_rank(&dir, 1);
-    let start = Instant::now();
-    assert!(Command::new("kill").args(["-9", &rank]).status().unwrap().success());
-    let output = child.wait_with_output().unwrap();
-    let (took, stderr) = (start.elapsed(), text(&output.stderr));
-    assert!(took < END, "{took:?}");
-    assert_eq!(output.status.code(), Some(1), "{stderr}");
-    let message = "panoply: rank 1 of 2 ended by signal 9 (Killed); all other ranks were stopped";
-    assert!(stderr.contains(message), "{stderr}");
 }
 
-/// Returns the id of the process of a rank that runs in this folder.
-fn process_of_rank(dir: &TempDir, rank: usize) -> String {
-    let variable = format!("OMPI_COMM_WORLD_RANK={rank}");
+/// Returns the id of the process that trains as a rank in this folder; another can wait for it.
+fn process_of_rank(dir: &TempDir, rank: usize) -> Option<String> {
+    let variables = ["OMPI_COMM_WORLD_RANK", "PMI_RANK"].map(|name| format!("{name}={rank}"));
     let found = std::fs::read_dir("/proc").unwrap().flatten().find(|process| {
+        let read = |file: &str| std::fs::read(process.path().join(file)).unwrap_or_default();
         let own = std::fs::read_link(process.path().join("cwd")).is_ok_and(|cwd| cwd == dir.0);
-        let environment = std::fs::read(process.path().join("environ")).unwrap_or_default();
-        own && environment.split(|byte| *byte == 0).any(|entry| entry == variable.as_bytes())
+        let trains = own && read("cmdline").split(|byte| *byte == 0).nth(1) == Some(b"train");
+        let environment = if trains { read("environ") } else { Vec::new() };
+        environment.split(|byte| *byte == 0).any(|entry| variables.iter().any(|name| entry == name.as_bytes()))
     });
-    found.expect("the rank runs").file_name().to_string_lossy().into_owned()
+    Some(found?.file_name().to_string_lossy().into_owned())
 }
 
 #[test]
 fn failing_rank_ends_all_ranks() {
-    if !has_launcher("a failure of a rank") {
-        return;
+    for installation in launchers("a failure of a rank") {
+        let dir = TempDir::new("mesh-fails");
+        let start = Instant::now();
+        // Only the first rank uses the folder, so only it fails.
+        dir.write("taken/notes.txt", "precious");
+        let output = mesh_run(&dir, &installation, 2, &["train", "digits", "--out", "taken"]).output().unwrap();
+        let stderr = text(&output.stderr);
+        assert!(start.elapsed() < 2 * END, "{}: {stderr}", installation.name);
+        assert_eq!(output.status.code(), Some(1), "{}: {stderr}", installation.name);
+        assert!(stderr.contains("panoply: rank 0: taken is not empty: it contains notes.txt"), "{stderr}");
+        assert!(stderr.contains("panoply: rank 0 of 2 ended"), "{}: {stderr}", installation.name);
+        // An error that all ranks find is reported once, by rank 0.
+        let train = ["train", "digits", "--learning-rate", "1e38", "--out", "diverged"];
+        let stderr = text(&mesh_run(&dir, &installation, 2, &train).output().unwrap().stderr);
+        assert_eq!(stderr.matches("panoply: rank").count(), 2, "{}: {stderr}", installation.name);
+        assert!(
+            stderr.contains("panoply: rank 0: ") && stderr.contains("the parameters from before the step are kept"),
+            "{}: {stderr}",
+            installation.name
+        );
     }
-    let dir = TempDir::new("mesh-fails");
-    let start = Instant::now();
-    // Only the first rank uses the folder, so only it fails.
-    dir.write("taken/notes.txt", "precious");
-    let output = mesh_run(&dir, 2, &["train", "digits", "--out", "taken"]).output().unwrap();
-    let stderr = text(&output.stderr);
-    assert!(start.elapsed() < 2 * END, "{stderr}");
-    assert_eq!(output.status.code(), Some(1), "{stderr}");
-    assert!(stderr.contains("panoply: rank 0: taken is not empty: it contains notes.txt"), "{stderr}");
-    assert!(stderr.contains("panoply: rank 0 of 2 ended"), "{stderr}");
-    // An error that all ranks find is reported once, by rank 0.
-    let train = ["train", "digits", "--learning-rate", "1e38", "--out", "diverged"];
-    let stderr = text(&mesh_run(&dir, 2, &train).output().unwrap().stderr);
-    assert_eq!(stderr.matches("panoply: rank").count(), 2, "{stderr}");
-    assert!(
-        stderr.contains("panoply: rank 0: ") && stderr.contains("the parameters from before the step are kept"),
-        "{stderr}"
-    );
+}
+
+#[test]
+fn output_of_other_ranks_goes_to_the_log_folder() {
+    for installation in launchers("--log-dir") {
+        let dir = TempDir::new("mesh-logs");
+        let run = ["mesh", "run", "-n", "3", "--log-dir", "logs", "--launcher", &installation.launcher, "--"];
+        let panoply = |arguments: &[&str]| {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_panoply"));
+            command.args(run).args(arguments).current_dir(&dir.0).stdin(Stdio::null());
+            command.envs([("PANOPLY_DEVICE", "cpu"), ("PANOPLY_LOG", "debug")]).output().unwrap()
+        };
+        let version = format!("panoply {}\n", env!("CARGO_PKG_VERSION"));
+        let output = panoply(&["--version"]);
+        assert!(output.status.success(), "{}: {}", installation.name, text(&output.stderr));
+        assert_eq!(text(&output.stdout), version, "{}", installation.name);
+        let log = |rank: usize| std::fs::read_to_string(dir.0.join(format!("logs/rank-{rank}.log")));
+        assert!(log(0).is_err());
+        assert_eq!([log(1), log(2)].map(Result::unwrap), [version.as_str(); 2], "{}", installation.name);
+        // Stderr too; the log of an earlier run is replaced.
+        let output = panoply(&["default"]);
+        let (stdout, stderr, log) = (text(&output.stdout), text(&output.stderr), log(1).unwrap());
+        assert!(output.status.success() && !stdout.is_empty(), "{}: {stderr}", installation.name);
+        assert_eq!(stderr.matches("panoply: cpu: device discovery").count(), 1, "{}: {stderr}", installation.name);
+        assert!(
+            log.contains(&stdout) && log.contains("panoply: cpu: device discovery"),
+            "{}: {log}",
+            installation.name
+        );
+        assert!(!log.contains(&version), "{}: {log}", installation.name);
+    }
 }
 
 #[test]
@@ -152,21 +195,98 @@ fn unsupported_launchers_are_reported() {
         assert!(!output.status.success());
         text(&output.stderr)
     };
-    let stderr = with("PMI_SIZE", "2");
-    assert!(
-        stderr.contains("MPICH's launcher started this process (PMI_SIZE=2); only Open MPI is supported"),
-        "{stderr}"
-    );
     let stderr = with("OMPI_COMM_WORLD_SIZE", "two");
     assert!(stderr.contains("OMPI_COMM_WORLD_SIZE=two: not a number of processes"), "{stderr}");
-    if has_launcher("a library that belongs to another launcher") {
-        let stderr = with("OMPI_COMM_WORLD_SIZE", "2");
-        assert!(stderr.contains("mpi: the launcher started 2 processes, but libmpi.so.40 sees 1 of them"), "{stderr}");
+    // The variables of a launcher, but no launcher.
+    for (interface, variable, launcher, file) in [
+        ("Open MPI", "OMPI_COMM_WORLD_SIZE", "Open MPI's launcher", "libmpi.so.40 (Open MPI v4"),
+        ("MPICH", "PMI_SIZE", "MPICH's launcher", "libmpich.so.12 (MPICH 4"),
+    ] {
+        if installations("a launcher that is not there")
+            .iter()
+            .any(|known| known.interface == interface && !known.launcher.contains(".tools"))
+        {
+            let stderr = with(variable, "2");
+            let message = format!("mpi: {launcher} started 2 processes ({variable}=2), but {file}");
+            assert!(stderr.contains(&message) && stderr.contains("sees 1 of them"), "{stderr}");
+        }
     }
-    let output = mesh_run(&dir, 2, &["train"]).env("PATH", "").output().unwrap();
-    let stderr = text(&output.stderr);
-    assert!(stderr.contains("panoply: mpirun not found; install Open MPI 4 or 5"), "{stderr}");
+    let run = |arguments: &[&str], path: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_panoply"));
+        command.args(["mesh", "run", "-n", "2"]).args(arguments).args(["--", "train"]).current_dir(&dir.0);
+        let output = command.env("PATH", path).stdin(Stdio::null()).output().unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        text(&output.stderr)
+    };
+    let stderr = run(&[], "");
+    assert!(stderr.contains("panoply: no MPI launcher found (mpirun, mpiexec); install Open MPI 4 or 5"), "{stderr}");
+    let stderr = run(&["--launcher", "aprun"], "");
+    assert!(stderr.contains("panoply: aprun not found; install Open MPI 4 or 5"), "{stderr}");
+    if cfg!(unix) {
+        let stderr = run(&["--launcher", "true"], "/usr/bin:/bin");
+        assert!(stderr.contains("panoply: true is not a launcher of Open MPI or MPICH but `"), "{stderr}");
+    }
     assert!(!dir.0.join("runs").exists());
+}
+
+#[test]
+fn library_of_another_launcher_is_an_error() {
+    let dir = TempDir::new("mesh-mismatch");
+    let launchers = launchers("a library that belongs to another launcher");
+    for (is_openmpi, library, message) in [
+        (
+            true,
+            "libmpich.so.12",
+            "mpi: Open MPI's launcher started this process (OMPI_COMM_WORLD_SIZE=2), but libmpich.so.12 is MPICH 4",
+        ),
+        (
+            false,
+            "libmpi.so.40",
+            "mpi: MPICH's launcher started this process (PMI_SIZE=2), but libmpi.so.40 is Open MPI v4",
+        ),
+    ] {
+        // Debian's library and another launcher.
+        let has_library =
+            launchers.iter().any(|known| known.is_openmpi != is_openmpi && !known.launcher.contains(".tools"));
+        for installation in launchers.iter().filter(|known| has_library && known.is_openmpi == is_openmpi) {
+            let start = Instant::now();
+            let mut command = installation.command(2);
+            command.arg(env!("CARGO_BIN_EXE_panoply")).args(["train", "digits", "--epochs", "1"]).current_dir(&dir.0);
+            let output = command.env("PANOPLY_MPI_LIBRARY", library).output().unwrap();
+            let stderr = text(&output.stderr);
+            assert!(!output.status.success() && stderr.contains(message), "{}: {stderr}", installation.name);
+            assert!(stderr.contains("start the program with the `mpiexec` that came with this library"), "{stderr}");
+            assert!(start.elapsed() < END, "{}", installation.name);
+        }
+    }
+    assert!(!dir.0.join("runs").exists());
+}
+
+#[test]
+fn status_names_launcher_and_library() {
+    let dir = TempDir::new("mesh-status");
+    let status = |prepare: &dyn Fn(&mut Command)| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_panoply"));
+        command.args(["status", "--json"]).current_dir(&dir.0);
+        prepare(&mut command);
+        let document: Value = serde_json::from_slice(&command.output().unwrap().stdout).unwrap();
+        document["mpi"].clone()
+    };
+    for installation in installations("the row of `status`") {
+        let row = status(&|command| installation.choose(command));
+        assert_eq!(row["available"], true, "{}: {row}", installation.name);
+        assert_eq!(row["interface"], installation.interface, "{}", installation.name);
+        let name = if installation.is_openmpi { "Open MPI" } else { "MPICH" };
+        for version in ["version", "launcher_version"] {
+            assert!(row[version].as_str().unwrap().starts_with(name), "{}: {row}", installation.name);
+        }
+        assert!(row["library"].as_str().unwrap().contains(".so."), "{row}");
+    }
+    let row = status(&|command| {
+        command.env("PATH", "");
+    });
+    assert_eq!(row["available"], false);
+    assert!(row["reason"].as_str().unwrap().starts_with("no MPI launcher found"), "{row}");
 }
 
 #[test]

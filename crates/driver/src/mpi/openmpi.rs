@@ -13,8 +13,11 @@ pub const WORDS: Words = Words {
     files: if cfg!(target_vendor = "apple") { &["libmpi.40.dylib"] } else { &["libmpi.so.40"] },
     prefix: "",
     install: "install Open MPI 4 or 5 (Debian: openmpi-bin)",
-    lacking: "so it is not Open MPI 4 or 5",
+    lacking: "so it does not have the interface of Open MPI 4 or 5",
 };
+
+/// Symbol that only libraries with this interface have.
+pub const WORLD: &str = "ompi_mpi_comm_world";
 
 /// `MPI_THREAD_SERIALIZED` of mpi.h.
 const THREAD_SERIALIZED: c_int = 2;
@@ -26,7 +29,7 @@ pub fn constants(library: &Opened) -> Result<Constants<usize>> {
         unsafe { library.function::<usize>(WORDS.prefix, &[name]) }.map_err(|name| library.lacks(&WORDS, name))
     };
     Ok(Constants {
-        world: address("ompi_mpi_comm_world")?,
+        world: address(WORLD)?,
         float: address("ompi_mpi_float")?,
         byte: address("ompi_mpi_byte")?,
         errors_return: address("ompi_mpi_errors_return")?,

@@ -3,6 +3,7 @@
 mod arrays;
 mod nested_tasks;
 mod processes;
+mod support;
 mod task_graph;
 mod tasks;
 

@@ -48,6 +48,11 @@ impl TempDir {
         text(&output.stderr)
     }
 
+    /// Returns the number of entries of a folder in it, 0 if there is none.
+    pub fn entries(&self, folder: &str) -> usize {
+        std::fs::read_dir(self.0.join(folder)).map_or(0, Iterator::count)
+    }
+
     /// Writes a file in the folder.
     pub fn write(&self, name: &str, content: impl AsRef<[u8]>) {
         let path = self.0.join(name);

@@ -1,0 +1,3 @@
+//! Support code of several test modules.
+
+pub mod mpi;
