@@ -168,6 +168,7 @@ impl TrainJob {
         }
         changed_at_random(&mut network, recipe.args.augment.clone(), sequences)?;
         let mut settings = settings(&model, &recipe, &labeled.dataset.targets)?;
+        ranks::check_shards(settings.shards, ranks)?;
         let test = arguments.test_data.clone().or(parts.and_then(|parts| parts.test));
         settings.test_data = test.map(|test| val_split::absolute(&test));
         let (train, held, mut rng) = split_dataset(&mut labeled, &settings, (&reading, reports))?;
@@ -244,6 +245,7 @@ impl TrainJob {
         let lock = reports.then(|| RunLock::acquire(folder)).transpose()?;
         // Read again: a run that held the lock until now can have written it.
         let mut manifest = Manifest::read(folder)?;
+        ranks::check_shards(manifest.settings.shards, ranks)?;
         manifest::check_path(Path::new(manifest.data.place()))?;
         let mut labeled = manifest.data.open()?;
         if let Some(what) = manifest.data.changed(&labeled) {
@@ -296,6 +298,7 @@ impl TrainJob {
         let settings = &self.manifest.settings;
         let training = TrainConfig {
             accumulate_grad_batches: settings.accumulate_grad_batches,
+            shards: settings.shards,
             ema_decay: settings.ema_decay,
             patience: settings.patience,
             monitor: settings.monitor,
@@ -510,6 +513,7 @@ fn settings(
         epochs: EPOCHS,
         batch_size: if let BatchSize::Count(count) = args.batch_size.unwrap_or_default() { count } else { 1 },
         accumulate_grad_batches: args.accumulate_grad_batches.unwrap_or(1),
+        shards: args.shards,
         optimizer: args.optimizer(),
         learning_rate: args.learning_rate.unwrap_or(args.optimizer().default_lr()),
         momentum: args.momentum()?,

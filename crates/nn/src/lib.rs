@@ -29,6 +29,8 @@ pub mod optim;
 pub mod process_group;
 pub mod property;
 mod readback;
+mod shard_sum;
+mod sharding;
 pub mod state_dict;
 pub mod trainer;
 mod trainer_checkpoint;
