@@ -6,6 +6,7 @@ mod compile_fail_kernel;
 mod compile_fail_network;
 mod cuda;
 mod custom_kernel;
+mod data_parallel_example;
 mod distributed_arrays_example;
 mod external_kernel_example;
 mod f16_conversion;
