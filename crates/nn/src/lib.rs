@@ -21,6 +21,7 @@ pub mod init;
 pub mod layer;
 pub mod layers;
 pub mod metrics;
+pub mod model_parallel;
 pub mod module;
 pub mod network;
 pub mod onnx;
@@ -40,6 +41,7 @@ pub use compiled::{CompiledModel, compile};
 pub use evaluate::{Evaluation, Metric, evaluate, predict};
 pub use layer::{ForwardContext, Layer};
 pub use layers::*;
+pub use model_parallel::ModelParallel;
 pub use module::{Module, Param, ParamVisitor, ParamVisitorMut};
 pub use network::{ClassWeights, Extent, LayerSpec, Loss, LossKind, Model, Network, Padding, TargetScale};
 pub use optim::{

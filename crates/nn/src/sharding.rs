@@ -259,7 +259,8 @@ impl<M: Module + Layer + Clone, R: UpdateRule> Trainer<M, R> {
         shard: &Shard,
         (fraction, earlier): (f64, Option<ShardValues>),
     ) -> Result<ShardValues> {
-        let mut gradients = self.optimizer.loss_gradients(&self.model, &(loss * (shard.weight * fraction)), &pass)?;
+        let mut gradients =
+            self.optimizer.loss_gradients(&self.model, &(loss * (shard.weight * fraction)), &pass, &[])?;
         let mut losses = Vec::new();
         if let Some(earlier) = earlier {
             gradients.iter_mut().zip(&earlier.gradients).for_each(|(gradient, sum)| *gradient = &*gradient + sum);

@@ -25,6 +25,33 @@ fn training_case_reports_time_and_memory() {
 }
 
 #[test]
+fn mesh_rows_compare_with_the_same_work_without_a_mesh() {
+    let dir = TempDir::new("bench-mesh");
+    let output = dir.run(&["bench", "mesh", "--quick", "--min-time", "0", "--jsonl"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let stdout = text(&output.stdout);
+    let rows: Vec<Value> = stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let names: Vec<&str> = rows.iter().map(|row| row["name"].as_str().unwrap()).collect();
+    let expected =
+        ["empty task", "matmul 256², blocks of 64", "cholesky 256², tiles of 32", "SGD step, MLP 64-32-10, batch 64"];
+    let number = |row: usize, name: &str| rows[row][name].as_f64().unwrap();
+    for (row, name, one, other) in [(1, "ratio", "seconds", "plain_seconds"), (3, "ratio", "seconds", "one_process_seconds")]
+    {
+        if row == 3 && rows.len() == 3 {
+            println!("SKIPPED: the training row of `bench mesh`: mpirun is not installed; run `cargo xtask install`");
+            assert!(text(&output.stderr).contains("mpirun"));
+            continue;
+        }
+        assert!((number(row, name) - number(row, one) / number(row, other)).abs() < 1e-9 * number(row, name), "{stdout}");
+    }
+    assert_eq!(names, expected[..rows.len()]);
+    assert!(rows.len() >= 3 && number(0, "seconds") > 0.0 && number(0, "seconds") < 0.01, "{stdout}");
+    assert!(number(2, "residual") > 0.0 && number(2, "residual") < 1e-5, "{stdout}");
+    let refused = dir.refused(&["bench", "mesh", "--device", "cpu"]);
+    assert!(refused.contains("unexpected argument '--device'"), "{refused}");
+}
+
+#[test]
 fn invalid_seconds_are_rejected() {
     let dir = TempDir::new("seconds");
     for seconds in ["nan", "inf", "1e30", "-1", "soon"] {

@@ -356,7 +356,7 @@ impl<R: UpdateRule> Optimizer<R> {
         self.apply(arrival, model, trained, (loss, gradients), pass).await
     }
 
-    /// Returns the gradients of a loss, without the accumulated ones.
+    /// Returns the gradients of a loss with respect to the trained parameters, without the accumulated ones, and then to `inputs`.
     ///
     /// # Errors
     /// As for [`Optimizer::step`].
@@ -365,12 +365,14 @@ impl<R: UpdateRule> Optimizer<R> {
         model: &dyn Module,
         loss: &Tensor,
         pass: &ForwardContext<'_>,
+        inputs: &[&Tensor],
     ) -> Result<Vec<Tensor>> {
         self.check_settings()?;
-        let trained = trainable_params(model, pass)?;
+        let mut wanted = trainable_params(model, pass)?;
         loss.check().map_err(|error| pass.with_path(model, error))?;
-        ensure_evaluated(&trained, loss)?;
-        self.own_gradients(&trained, loss)
+        ensure_evaluated(&wanted, loss)?;
+        wanted.extend(inputs.iter().map(|input| (String::new(), (*input).clone())));
+        self.own_gradients(&wanted, loss)
     }
 
     /// Makes a step with gradients in the order of [`Optimizer::loss_gradients`], plus the accumulated ones.

@@ -14,6 +14,7 @@ mod first_examples;
 mod fusion_snapshot;
 mod hip;
 mod kernel;
+mod mixed_vendor_example;
 mod multi_gpu;
 mod naga_translation;
 mod oclgrind;
