@@ -300,7 +300,7 @@ impl<M: Module + Layer + Clone, R: UpdateRule> Trainer<M, R> {
         let pass = ForwardContext::train(&mut rng).with_updates(updates);
         self.optimizer.step_with_gradients(&mut self.model, loss, gradients, pass)?;
         let weighted = losses().map(|(loss, part)| loss * part.weight).sum();
-        let (loss, _) = losses().last().expect("there is at least one micro-batch");
+        let (loss, _) = losses().next_back().expect("there is at least one micro-batch");
         Ok(BatchLoss { loss, weighted })
     }
 }

@@ -35,14 +35,18 @@ fn mesh_rows_compare_with_the_same_work_without_a_mesh() {
     let expected =
         ["empty task", "matmul 256², blocks of 64", "cholesky 256², tiles of 32", "SGD step, MLP 64-32-10, batch 64"];
     let number = |row: usize, name: &str| rows[row][name].as_f64().unwrap();
-    for (row, name, one, other) in [(1, "ratio", "seconds", "plain_seconds"), (3, "ratio", "seconds", "one_process_seconds")]
+    for (row, name, one, other) in
+        [(1, "ratio", "seconds", "plain_seconds"), (3, "ratio", "seconds", "one_process_seconds")]
     {
         if row == 3 && rows.len() == 3 {
             println!("SKIPPED: the training row of `bench mesh`: mpirun is not installed; run `cargo xtask install`");
             assert!(text(&output.stderr).contains("mpirun"));
             continue;
         }
-        assert!((number(row, name) - number(row, one) / number(row, other)).abs() < 1e-9 * number(row, name), "{stdout}");
+        assert!(
+            (number(row, name) - number(row, one) / number(row, other)).abs() < 1e-9 * number(row, name),
+            "{stdout}"
+        );
     }
     assert_eq!(names, expected[..rows.len()]);
     assert!(rows.len() >= 3 && number(0, "seconds") > 0.0 && number(0, "seconds") < 0.01, "{stdout}");
