@@ -48,7 +48,7 @@ use crate::console::escaped;
 use crate::output::{self, DeviceSelection};
 pub use arguments::TrainCommand;
 use dashboard::Dashboard;
-use data_info::{data_info, fingerprint, stem};
+use data_info::{data_info, fingerprint, missing_classes, stem};
 use fine_tune::FineTune;
 use lock::RunLock;
 use manifest::{Commands, DataInfo, Manifest, RunResult, TestResult, TrainSettings};
@@ -543,13 +543,6 @@ fn check_causal(name: &str, model: &Model, train: &Dataset) -> Result<()> {
 
 /// Number of classes without an example that are named.
 const ABSENT_NAMED: usize = 10;
-
-/// Returns the classes without an example.
-fn missing_classes<'a>(train: &Dataset, classes: &'a [String]) -> Vec<&'a str> {
-    let mut there = vec![false; classes.len()];
-    train.labels().iter().for_each(|label| there[*label as usize] = true);
-    classes.iter().zip(there).filter(|(_, there)| !there).map(|(class, _)| class.as_str()).collect()
-}
 
 /// Returns mean and standard deviation of the regression targets.
 fn target_stats(train: &Dataset) -> Option<Standardize> {

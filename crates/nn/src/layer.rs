@@ -5,7 +5,7 @@ use std::panic::Location;
 use panoply_tensor::{DType, Error, Result, Rng, Shape, Tensor};
 
 use crate::module::{Module, Param, ParamVisitor, ParamVisitorMut};
-use crate::sharding::Shard;
+use crate::shard::Shard;
 
 /// A function from a tensor to a tensor, with parameters.
 pub trait Layer {

@@ -30,12 +30,14 @@ pub mod optim;
 pub mod process_group;
 pub mod property;
 mod readback;
+mod shard;
 mod shard_sum;
 mod sharding;
 pub mod state_dict;
 pub mod trainer;
 mod trainer_checkpoint;
 mod trainer_memory;
+mod trainer_sharding;
 
 pub use compiled::{CompiledModel, compile};
 pub use evaluate::{Evaluation, Metric, evaluate, predict};

@@ -16,7 +16,7 @@ use crate::module::Module;
 use crate::network::Loss;
 use crate::optim::{AveragedModel, GradScaler, LrSchedule, LrScheduler, Optimizer, ReduceLrOnPlateau, UpdateRule};
 use crate::process_group::{ProcessGroup, all_agree};
-use crate::sharding::{BatchLoss, Sharding};
+use crate::sharding::{BatchLoss, MicroBatch, Sharding};
 use crate::trainer_memory;
 
 /// Settings of a training run.
@@ -110,17 +110,6 @@ impl TrainConfig {
             other => pass.autocast(other),
         }
     }
-}
-
-/// A micro-batch of an optimizer step.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct MicroBatch {
-    /// Weight of its examples in a mean.
-    pub weight: f64,
-    /// The weight as a fraction of that of the whole step.
-    pub weight_fraction: f64,
-    /// True if the step is made after it.
-    pub last: bool,
 }
 
 /// Results of one epoch.

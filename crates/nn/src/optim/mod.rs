@@ -14,6 +14,7 @@ mod lion;
 mod lr_schedule;
 mod rmsprop;
 mod sgd;
+mod split_step;
 mod step_signals;
 
 use std::collections::BTreeMap;
@@ -354,42 +355,6 @@ impl<R: UpdateRule> Optimizer<R> {
             loss.device().cloned().map_or_else(Device::current, Ok)?.trim_memory();
         }
         self.apply(arrival, model, trained, (loss, gradients), pass).await
-    }
-
-    /// Returns the gradients of a loss with respect to the trained parameters, without the accumulated ones, and then to `inputs`.
-    ///
-    /// # Errors
-    /// As for [`Optimizer::step`].
-    pub(crate) fn loss_gradients(
-        &self,
-        model: &dyn Module,
-        loss: &Tensor,
-        pass: &ForwardContext<'_>,
-        inputs: &[&Tensor],
-    ) -> Result<Vec<Tensor>> {
-        self.check_settings()?;
-        let mut wanted = trainable_params(model, pass)?;
-        loss.check().map_err(|error| pass.with_path(model, error))?;
-        ensure_evaluated(&wanted, loss)?;
-        wanted.extend(inputs.iter().map(|input| (String::new(), (*input).clone())));
-        self.own_gradients(&wanted, loss)
-    }
-
-    /// Makes a step with gradients in the order of [`Optimizer::loss_gradients`], plus the accumulated ones.
-    ///
-    /// # Errors
-    /// As for [`Optimizer::step`].
-    pub(crate) fn step_with_gradients(
-        &mut self,
-        model: &mut dyn Module,
-        loss: Tensor,
-        gradients: Vec<Tensor>,
-        pass: ForwardContext<'_>,
-    ) -> Result<f64> {
-        self.check_settings()?;
-        let trained = trainable_params(model, &pass)?;
-        let gradients = self.with_waiting(&trained, gradients);
-        finished(self.apply(WaitMode::Blocking, model, trained, (loss, gradients), pass))
     }
 
     /// Makes a step with these gradients, or skips it if an accumulated micro-batch overflowed.
