@@ -1,5 +1,7 @@
 //! `panoply bench training`: the fields of each row. The measured values are not tested.
 
+use std::process::Command;
+
 use crate::support::temp_dir::{TempDir, text};
 use serde_json::Value;
 
@@ -27,7 +29,10 @@ fn training_case_reports_time_and_memory() {
 #[test]
 fn mesh_rows_compare_with_the_same_work_without_a_mesh() {
     let dir = TempDir::new("bench-mesh");
-    let output = dir.run(&["bench", "mesh", "--quick", "--min-time", "0", "--jsonl"]);
+    // It takes no `--device`.
+    let mut command = Command::new(env!("CARGO_BIN_EXE_panoply"));
+    command.args(["bench", "mesh", "--quick", "--min-time", "0", "--jsonl"]).current_dir(&dir.0);
+    let output = command.output().unwrap();
     assert!(output.status.success(), "{}", text(&output.stderr));
     let stdout = text(&output.stdout);
     let rows: Vec<Value> = stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
