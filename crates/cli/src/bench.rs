@@ -3,6 +3,7 @@
 pub mod devices;
 pub mod kernels;
 mod llm;
+mod mesh;
 pub mod peaks;
 mod rss;
 pub mod tensors;
@@ -34,6 +35,8 @@ enum BenchCommand {
     Tensors(ProfiledArgs),
     /// Prefill and decode of a language model, relative to the memory bandwidth
     Llm(llm::BenchLlmCommand),
+    /// Tasks, distributed arrays and data-parallel training on the CPU, beside the same work without a mesh
+    Mesh(mesh::BenchMeshCommand),
     /// Training steps
     Training(training::BenchTrainingCommand),
 }
@@ -80,6 +83,7 @@ pub fn run(arguments: &BenchArgs) -> Result<ExitCode> {
         BenchCommand::Kernels(arguments) => kernels::run(arguments),
         BenchCommand::Tensors(arguments) => tensors::run(arguments),
         BenchCommand::Llm(arguments) => llm::run(arguments),
+        BenchCommand::Mesh(arguments) => mesh::run(arguments),
         BenchCommand::Training(arguments) => training::run(arguments),
     }
 }

@@ -48,7 +48,7 @@ use crate::console::escaped;
 use crate::output::{self, DeviceSelection};
 pub use arguments::TrainCommand;
 use dashboard::Dashboard;
-use data_info::{data_info, fingerprint, stem};
+use data_info::{data_info, fingerprint, missing_classes, stem};
 use fine_tune::FineTune;
 use lock::RunLock;
 use manifest::{Commands, DataInfo, Manifest, RunResult, TestResult, TrainSettings};
@@ -168,6 +168,7 @@ impl TrainJob {
         }
         changed_at_random(&mut network, recipe.args.augment.clone(), sequences)?;
         let mut settings = settings(&model, &recipe, &labeled.dataset.targets)?;
+        ranks::check_shards(settings.shards, ranks)?;
         let test = arguments.test_data.clone().or(parts.and_then(|parts| parts.test));
         settings.test_data = test.map(|test| val_split::absolute(&test));
         let (train, held, mut rng) = split_dataset(&mut labeled, &settings, (&reading, reports))?;
@@ -244,6 +245,7 @@ impl TrainJob {
         let lock = reports.then(|| RunLock::acquire(folder)).transpose()?;
         // Read again: a run that held the lock until now can have written it.
         let mut manifest = Manifest::read(folder)?;
+        ranks::check_shards(manifest.settings.shards, ranks)?;
         manifest::check_path(Path::new(manifest.data.place()))?;
         let mut labeled = manifest.data.open()?;
         if let Some(what) = manifest.data.changed(&labeled) {
@@ -296,6 +298,7 @@ impl TrainJob {
         let settings = &self.manifest.settings;
         let training = TrainConfig {
             accumulate_grad_batches: settings.accumulate_grad_batches,
+            shards: settings.shards,
             ema_decay: settings.ema_decay,
             patience: settings.patience,
             monitor: settings.monitor,
@@ -510,6 +513,7 @@ fn settings(
         epochs: EPOCHS,
         batch_size: if let BatchSize::Count(count) = args.batch_size.unwrap_or_default() { count } else { 1 },
         accumulate_grad_batches: args.accumulate_grad_batches.unwrap_or(1),
+        shards: args.shards,
         optimizer: args.optimizer(),
         learning_rate: args.learning_rate.unwrap_or(args.optimizer().default_lr()),
         momentum: args.momentum()?,
@@ -539,13 +543,6 @@ fn check_causal(name: &str, model: &Model, train: &Dataset) -> Result<()> {
 
 /// Number of classes without an example that are named.
 const ABSENT_NAMED: usize = 10;
-
-/// Returns the classes without an example.
-fn missing_classes<'a>(train: &Dataset, classes: &'a [String]) -> Vec<&'a str> {
-    let mut there = vec![false; classes.len()];
-    train.labels().iter().for_each(|label| there[*label as usize] = true);
-    classes.iter().zip(there).filter(|(_, there)| !there).map(|(class, _)| class.as_str()).collect()
-}
 
 /// Returns mean and standard deviation of the regression targets.
 fn target_stats(train: &Dataset) -> Option<Standardize> {

@@ -135,6 +135,27 @@ impl ProcessGroup for RankGroup {
         self.0.all_reduce(values)
     }
 
+    fn send(&self, to: usize, values: &[f32]) -> Result<()> {
+        let mut bytes = vec![0; size_of_val(values)];
+        for (bytes, value) in bytes.as_chunks_mut().0.iter_mut().zip(values) {
+            *bytes = value.to_le_bytes();
+        }
+        let _wait = waits::begin(self.0.rank(), format!("rank {to} to receive gradients"));
+        self.0.send(to, &bytes)
+    }
+
+    fn receive(&self, from: usize, values: &mut [f32]) -> Result<()> {
+        let mut bytes = vec![0; size_of_val(values)];
+        {
+            let _wait = waits::begin(self.0.rank(), format!("gradients from rank {from}"));
+            self.0.receive(from, &mut bytes)?;
+        }
+        for (value, bytes) in values.iter_mut().zip(bytes.as_chunks().0) {
+            *value = f32::from_le_bytes(*bytes);
+        }
+        Ok(())
+    }
+
     fn broadcast(&self, values: &mut [f64]) -> Result<()> {
         let mut bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
         if self.0.rank() == 0 {

@@ -5,7 +5,7 @@ use std::panic::Location;
 use panoply_tensor::{DType, Error, Result, Rng, Shape, Tensor};
 
 use crate::module::{Module, Param, ParamVisitor, ParamVisitorMut};
-use crate::process_group::Shard;
+use crate::shard::Shard;
 
 /// A function from a tensor to a tensor, with parameters.
 pub trait Layer {
@@ -66,7 +66,7 @@ impl Misfit {
 }
 
 /// An updated buffer: its value before the pass, which identifies the cell, and its next value.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct StateUpdate {
     cell: Tensor,
     pub next: Tensor,
@@ -233,19 +233,20 @@ impl<'a> ForwardContext<'a> {
         self.rng.as_deref_mut()
     }
 
-    /// Restricts the pass to one process's rows of a batch.
+    /// Restricts the pass to some rows of a batch.
     pub(crate) fn sharded(mut self, shard: Option<Shard>) -> ForwardContext<'a> {
         self.shard = shard;
         self
     }
 
-    /// Returns the rows that this process computes, if several processes share a batch.
-    pub(crate) fn shard(&self) -> Option<&Shard> {
-        self.shard.as_ref()
+    /// Starts from the buffer updates of another pass.
+    pub(crate) fn with_updates(mut self, updates: Vec<StateUpdate>) -> ForwardContext<'a> {
+        self.updates = updates;
+        self
     }
 
-    /// Draws random numbers in the shape of `like`, whose first axis is the batch; `None` in evaluation. If several processes share the
-    /// batch, each draws for the whole batch and takes its rows, so results do not depend on the number of processes.
+    /// Draws random numbers in the shape of `like`, whose first axis is the batch; `None` in evaluation. A pass over some rows of a
+    /// batch draws for the whole batch and takes its rows, so results do not depend on the number of processes.
     pub(crate) fn draw(&mut self, like: &Tensor, draw: impl FnOnce(&mut Rng, &Tensor) -> Tensor) -> Option<Tensor> {
         let rng = self.rng.as_deref_mut()?;
         let shard = self.shard.as_ref().and_then(|shard| match like.shape().map(Shape::dims) {
@@ -256,11 +257,6 @@ impl<'a> ForwardContext<'a> {
             Some((shard, whole)) => shard.of(&draw(rng, &Tensor::zeros(whole, like.dtype()))),
             None => draw(rng, like),
         })
-    }
-
-    /// Returns the next values of the updated float buffers.
-    pub(crate) fn next_float_states(&mut self) -> impl Iterator<Item = &mut Tensor> {
-        self.updates.iter_mut().map(|update| &mut update.next).filter(|next| next.dtype().is_float())
     }
 
     /// Returns the value of a buffer at this point of the pass, updates included.

@@ -21,6 +21,7 @@ pub mod init;
 pub mod layer;
 pub mod layers;
 pub mod metrics;
+pub mod model_parallel;
 pub mod module;
 pub mod network;
 pub mod onnx;
@@ -29,15 +30,20 @@ pub mod optim;
 pub mod process_group;
 pub mod property;
 mod readback;
+mod shard;
+mod shard_sum;
+mod sharding;
 pub mod state_dict;
 pub mod trainer;
 mod trainer_checkpoint;
 mod trainer_memory;
+mod trainer_sharding;
 
 pub use compiled::{CompiledModel, compile};
 pub use evaluate::{Evaluation, Metric, evaluate, predict};
 pub use layer::{ForwardContext, Layer};
 pub use layers::*;
+pub use model_parallel::ModelParallel;
 pub use module::{Module, Param, ParamVisitor, ParamVisitorMut};
 pub use network::{ClassWeights, Extent, LayerSpec, Loss, LossKind, Model, Network, Padding, TargetScale};
 pub use optim::{

@@ -1,6 +1,6 @@
 //! Training loop: epochs, validation, history, early stopping, and checkpoints from which a run resumes bit for bit.
 
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,8 @@ use crate::layer::{ForwardContext, Layer};
 use crate::module::Module;
 use crate::network::Loss;
 use crate::optim::{AveragedModel, GradScaler, LrSchedule, LrScheduler, Optimizer, ReduceLrOnPlateau, UpdateRule};
-use crate::process_group::{ProcessGroup, Shard, all_agree};
+use crate::process_group::{ProcessGroup, all_agree};
+use crate::sharding::{BatchLoss, MicroBatch, Sharding};
 use crate::trainer_memory;
 
 /// Settings of a training run.
@@ -46,8 +47,13 @@ pub struct TrainConfig {
     /// Compute precision of the layers: f32, bf16 or f16. Parameters and optimizer state stay f32. With f16 the loss is scaled.
     pub precision: DType,
     /// Processes that train this model together, each on its rows of every batch. All must have the same model, data and random numbers.
-    /// Rank 0 evaluates. `None` trains in this process alone.
+    /// Rank 0 evaluates. `None` trains in this process alone. Processes communicate once for each optimizer step.
     pub group: Option<Arc<dyn ProcessGroup>>,
+    /// Number of shards of every batch, at least the number of processes. Each shard has its own random numbers, batch norm uses the
+    /// statistics of its shard, and gradients are summed in a fixed tree over the shards. The trained bits depend on the number of shards,
+    /// but not on the number of processes, if their devices are of one kind. `None` makes one shard for each process, with the random
+    /// numbers of a single process.
+    pub shards: Option<usize>,
 }
 
 impl TrainConfig {
@@ -66,6 +72,7 @@ impl TrainConfig {
             loss: Loss::default(),
             precision: DType::F32,
             group: None,
+            shards: None,
         }
     }
 
@@ -95,13 +102,6 @@ impl TrainConfig {
         }
     }
 
-    /// Returns the rows that this process computes of a batch of an epoch in this order, if several processes share it.
-    fn shard(&self, batches: usize, order: &[usize], targets: &Targets) -> Option<Shard> {
-        let group = self.group.as_ref()?;
-        let examples = &order[Cuts::new(order.len(), self.batch_size).range(batches)];
-        Some(Shard::new(group, examples.len(), |rows| self.loss.mass(targets, examples[rows].iter().copied())))
-    }
-
     /// Creates a training pass for these examples in this precision.
     pub(crate) fn pass<'a>(&self, batch: &Batch, rng: &'a mut Rng) -> ForwardContext<'a> {
         let pass = ForwardContext::train(rng).with_seq_lengths(batch.seq_lengths.as_ref());
@@ -110,17 +110,6 @@ impl TrainConfig {
             other => pass.autocast(other),
         }
     }
-}
-
-/// A micro-batch of an optimizer step.
-#[derive(Clone, Copy, Debug)]
-struct MicroBatch {
-    /// Weight of its examples in a mean.
-    weight: f64,
-    /// The weight as a fraction of that of the whole step.
-    weight_fraction: f64,
-    /// True if the step is made after it.
-    last: bool,
 }
 
 /// Results of one epoch.
@@ -150,7 +139,8 @@ pub struct EpochReport {
     /// The validation figure by which epochs are compared.
     #[serde(default)]
     pub monitor: Monitor,
-    /// Time for the epoch, validation included.
+    /// Time for the epoch, validation included; 0 if it is not known.
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub seconds: f64,
 }
 
@@ -183,6 +173,10 @@ impl EpochReport {
     pub fn best(history: &[EpochReport]) -> Option<&EpochReport> {
         history.iter().reduce(|best, report| if report.is_better_than(best) { report } else { best })
     }
+}
+
+fn is_zero(seconds: &f64) -> bool {
+    *seconds == 0.0
 }
 
 /// Numbers of which JSON has no infinite ones: those are their names (`"inf"`, `"-inf"`, `"NaN"`), and `null` is NaN.
@@ -219,11 +213,12 @@ pub struct StepReport {
     pub step: usize,
     /// Number of batches in the epoch.
     pub steps: usize,
-    /// Loss before this step.
+    /// Loss before this step. If several processes share a batch that is accumulated for a later step, the loss of this process's rows.
     pub loss: f64,
 }
 
-/// Observer of a training run. [`ControlFlow::Break`] stops the run; a later [`Trainer::fit`] continues it.
+/// Observer of a training run. [`ControlFlow::Break`] stops the run; a later [`Trainer::fit`] continues it. A run with shards or several
+/// processes stops after the next optimizer step.
 pub trait Callback {
     /// Called after every batch.
     fn on_train_batch_end(&mut self, _report: &StepReport) -> ControlFlow<()> {
@@ -367,6 +362,7 @@ impl<M: Module + Layer + Clone, R: UpdateRule> Trainer<M, R> {
         let free = || Ok::<_, Error>(trainer_memory::free(&Device::current()?));
         let train = &BatchFeed::of(supply, training.batch_size.max(1), free()?)?;
         let [seen, validation] = [BatchFeed::new(&seen, free()?)?, BatchFeed::new(validation, free()?)?];
+        let sharding = training.sharding()?;
         self.fits(training, train.data())?;
         if let (Monitor::MacroF1, false) =
             (training.monitor, matches!(train.data().targets, Targets::Classes { labels_per_example: 1, .. }))
@@ -376,7 +372,7 @@ impl<M: Module + Layer + Clone, R: UpdateRule> Trainer<M, R> {
         let counted_from = self.patience_from(training);
         while self.state.history.len() < training.epochs {
             let start = Instant::now();
-            if !self.finish_epoch(training, train, callback)? {
+            if !self.finish_epoch((training, sharding.as_ref()), train, callback)? {
                 return self.save_if_configured(training);
             }
             let ([held, learned], val_macro_f1) = self.evaluated(training, [&validation, &seen])?;
@@ -451,7 +447,7 @@ impl<M: Module + Layer + Clone, R: UpdateRule> Trainer<M, R> {
     /// Runs the remaining steps of the current epoch. Returns false if a callback stopped it.
     fn finish_epoch(
         &mut self,
-        training: &TrainConfig,
+        (training, sharding): (&TrainConfig, Option<&Sharding>),
         train: &BatchFeed<'_>,
         callback: &mut dyn Callback,
     ) -> Result<bool> {
@@ -468,18 +464,31 @@ impl<M: Module + Layer + Clone, R: UpdateRule> Trainer<M, R> {
         let base_lr = self.learning_rate
             * training.reduce_on_plateau.as_ref().map_or(1.0, |plateau| plateau.factor_after(losses));
         let scheduler = LrScheduler { base_lr, schedule: training.lr_schedule.clone() };
+        let (mut pending, mut stops) = (None, false);
         train.each((finished, self.state.step), (&order, batch), |batch| {
             scheduler.step(&mut self.optimizer);
-            let part = training.part(self.state.step, &order, &train.data().targets);
-            let shard = training.shard(self.state.step, &order, &train.data().targets);
-            let batch = shard.as_ref().map_or(batch.clone(), |shard| batch.map(|part| shard.of(part)));
-            let stepped = self.step(training, &batch, part, shard);
-            let step = self.state.step + 1;
-            let loss = stepped.map_err(|error| error.note(format!("in epoch {epoch}, step {step}")))?;
-            self.state.loss_sum += loss * part.weight;
+            let targets = &train.data().targets;
+            let (step, made) = (self.state.step, self.optimizer.steps);
+            let part = training.part(step, &order, targets);
+            let stepped = match sharding {
+                None => self.step(training, &batch, part),
+                Some(sharding) => {
+                    let examples = &order[Cuts::new(order.len(), training.batch_size).range(step)];
+                    let mass = |rows: Range<usize>| training.loss.mass(targets, examples[rows].iter().copied());
+                    self.sharded_step((training, sharding), &mut pending, &batch, part, mass)
+                }
+            };
+            let BatchLoss { loss, weighted } =
+                stepped.map_err(|error| error.note(format!("in epoch {epoch}, step {}", step + 1)))?;
+            if self.optimizer.steps > made {
+                self.update_average(training)?;
+            }
+            self.state.loss_sum += weighted;
             self.state.step += 1;
             let report = StepReport { epoch, step: self.state.step, steps, loss };
-            all_agree(training.group.as_ref(), callback.on_train_batch_end(&report).is_continue())
+            stops |= callback.on_train_batch_end(&report).is_break();
+            // The gradients of a pending step are not saved in checkpoints.
+            if pending.is_some() { Ok(true) } else { all_agree(training.group.as_ref(), !stops) }
         })
     }
 
@@ -488,14 +497,12 @@ impl<M: Module + Layer + Clone, R: UpdateRule> Trainer<M, R> {
         &mut self,
         training: &TrainConfig,
         batch: &Batch,
-        MicroBatch { weight_fraction: share, last, .. }: MicroBatch,
-        shard: Option<Shard>,
-    ) -> Result<f64> {
-        let (before, steps) = (self.rng.clone(), self.optimizer.steps);
-        let own = share * shard.as_ref().map_or(1.0, |shard| shard.share);
-        let mut pass = training.pass(batch, &mut self.rng).sharded(shard);
+        MicroBatch { weight, weight_fraction: share, last }: MicroBatch,
+    ) -> Result<BatchLoss> {
+        let before = self.rng.clone();
+        let mut pass = training.pass(batch, &mut self.rng);
         let loss = training.loss.compute(&self.model.forward(&batch.inputs, &mut pass), &batch.targets);
-        let loss = if own < 1.0 { loss * own } else { loss };
+        let loss = if share < 1.0 { loss * share } else { loss };
         let stepped = match last {
             true => self.optimizer.step(&mut self.model, loss, pass),
             false => self.optimizer.accumulate(&mut self.model, &loss, pass),
@@ -504,18 +511,23 @@ impl<M: Module + Layer + Clone, R: UpdateRule> Trainer<M, R> {
             Some(place) => error.note(format!("the first non-finite values are {place}")),
             None => error,
         })?;
-        let made = self.optimizer.steps > steps;
-        if let (true, Some(average), Some(decay)) = (made, &mut self.averaged_model, training.ema_decay) {
+        let loss = loss / share;
+        Ok(BatchLoss { loss, weighted: loss * weight })
+    }
+
+    /// Updates the moving average of the parameters after a step, if there is one.
+    fn update_average(&mut self, training: &TrainConfig) -> Result<()> {
+        if let (Some(average), Some(decay)) = (&mut self.averaged_model, training.ema_decay) {
             // A smaller decay at first lets the average forget the initial parameters quickly.
             let steps = self.optimizer.steps as f64;
             average.decay = decay.min((1.0 + steps) / (10.0 + steps));
             average.update_parameters(&self.model)?;
         }
-        Ok(loss / share)
+        Ok(())
     }
 
     /// Returns the first place in a forward pass where a value is not finite, or `None`.
-    fn locate_nonfinite(&self, training: &TrainConfig, batch: &Batch, mut rng: Rng) -> Option<String> {
+    pub(crate) fn locate_nonfinite(&self, training: &TrainConfig, batch: &Batch, mut rng: Rng) -> Option<String> {
         let wrong = |tensor: &Tensor| tensor.is_finite().all(..).item().is_ok_and(|all: bool| !all);
         if wrong(&batch.inputs) {
             return Some("in the inputs".to_string());

@@ -1,5 +1,5 @@
 //! A matrix product and a Cholesky factorization of distributed arrays, compared with plain tensors. Runs in one process, or in
-//! several under Open MPI: `mpirun -n 4 target/release/examples/09_distributed_arrays`.
+//! several under MPI: `mpirun -n 4 target/release/examples/09_distributed_arrays`.
 
 use panoply::mesh::{DArray, Layout, Mesh};
 use panoply::nn::ProcessGroup;

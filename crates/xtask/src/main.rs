@@ -10,6 +10,7 @@ mod icd;
 mod install;
 mod peers;
 mod peers_llm;
+mod peers_mesh;
 mod programs;
 mod repo;
 mod shell;
@@ -34,6 +35,8 @@ usage: cargo xtask <task>
   peers                benchmark against PyTorch, Burn and candle; writes docs/measured/peers-cpu.md and operations-cpu.md
   peers tables         train on tables with the defaults, beside scikit-learn; writes docs/measured/tables.md
   peers llm            benchmark language models against llama.cpp; writes docs/measured/llm-cpu.md
+  peers mesh           benchmark tasks, block matrices and data-parallel training against Dask, Ray and PyTorch; writes
+                       docs/measured/mesh-cpu.md
   devices              update the device tables of README and docs/ops.md from the last test run and docs/measured/hardware/
   card                 prepare target/card/ for a machine with a GPU but no Rust: binary, script, comparison with PyTorch
        --binary FILE   use this binary instead of a release build
@@ -62,6 +65,7 @@ fn main() -> ExitCode {
         ["peers"] => peers::run(&repo),
         ["peers", "tables"] => peers::run_tables(&repo),
         ["peers", "llm"] => peers_llm::run(&repo),
+        ["peers", "mesh"] => peers_mesh::run(&repo),
         ["web"] => web::run(&repo),
         ["web", "--check"] => web::run_check(&repo),
         ["tidy"] => tidy::run(&repo),

@@ -4,6 +4,8 @@
 //! a program in a package outside of the workspace (some minutes). Then `peers.py` runs all of them and writes the table, and
 //! `operations.py` writes that of single operations.
 
+use std::path::PathBuf;
+
 use crate::install::{self, PackageLists};
 use crate::repo::Repo;
 use crate::shell::{cargo, command, quiet, stream};
@@ -68,16 +70,25 @@ pub fn run(repo: &Repo) -> bool {
     }
 }
 
-fn measure(repo: &Repo) -> Result<bool, String> {
-    let venv = repo.tools().join("peers");
-    let python = venv.join("bin").join("python");
-    if quiet(command(repo, &python).args(["-c", "import torch"])).is_err() {
-        println!("installing PyTorch …");
-        install::venv(repo, &venv, &mut PackageLists::Unknown)?;
-        for packages in PYTORCH {
-            install::pip(repo, &venv, packages)?;
-        }
+/// Returns the folder of the virtual environment with PyTorch.
+pub fn venv(repo: &Repo) -> PathBuf {
+    repo.tools().join("peers")
+}
+
+/// Installs PyTorch into its virtual environment, unless it is there.
+pub fn install_pytorch(repo: &Repo) -> Result<(), String> {
+    let venv = venv(repo);
+    if quiet(command(repo, venv.join("bin").join("python")).args(["-c", "import torch"])).is_ok() {
+        return Ok(());
     }
+    println!("installing PyTorch …");
+    install::venv(repo, &venv, &mut PackageLists::Unknown)?;
+    PYTORCH.iter().try_for_each(|packages| install::pip(repo, &venv, packages))
+}
+
+fn measure(repo: &Repo) -> Result<bool, String> {
+    let python = venv(repo).join("bin").join("python");
+    install_pytorch(repo)?;
     if !stream(&mut cargo(repo, &["build", "--release", "--package", "panoply-cli"]), |_| true)? {
         return Ok(false);
     }

@@ -44,3 +44,10 @@ pub fn stem(data: &str) -> String {
     let plain = Path::new(name.strip_suffix(".gz").unwrap_or(&name));
     plain.file_stem().map_or_else(|| "data".to_string(), |stem| stem.to_string_lossy().into_owned())
 }
+
+/// Returns the classes without an example.
+pub fn missing_classes<'a>(train: &Dataset, classes: &'a [String]) -> Vec<&'a str> {
+    let mut there = vec![false; classes.len()];
+    train.labels().iter().for_each(|label| there[*label as usize] = true);
+    classes.iter().zip(there).filter(|(_, there)| !there).map(|(class, _)| class.as_str()).collect()
+}

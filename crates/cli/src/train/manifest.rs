@@ -36,14 +36,16 @@ pub struct Manifest {
     pub data: DataInfo,
     /// Training settings.
     pub settings: TrainSettings,
-    /// The device and the reason for its choice.
+    /// The device and the reason for its choice; null in a model file.
+    #[serde(default, skip_serializing_if = "serde_json::Value::is_null")]
     pub device: serde_json::Value,
     /// Names of all devices, if there are several.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub devices: Vec<String>,
     /// Result; `None` before the first epoch has ended.
     pub result: Option<RunResult>,
-    /// Commands to resume or use the run.
+    /// Commands to resume or use the run; empty in a model file.
+    #[serde(default, skip_serializing_if = "Commands::is_empty")]
     pub commands: Commands,
 }
 
@@ -88,6 +90,9 @@ pub struct TrainSettings {
     /// Batches per optimizer step.
     #[serde(default = "alone")]
     pub accumulate_grad_batches: usize,
+    /// Shards of every batch, if the number was set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shards: Option<usize>,
     /// Optimizer.
     #[serde(default)]
     pub optimizer: OptimizerKind,
@@ -157,7 +162,7 @@ pub struct TestResult {
 }
 
 /// Commands to type next.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Commands {
     /// Command that resumes the run.
     pub resume: String,
@@ -172,6 +177,10 @@ impl Commands {
             resume: format!("panoply train --resume {}", shell::quoted(&folder.0)),
             predict: format!("panoply predict {}", shell::quoted(&folder.model_path())),
         }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.resume.is_empty() && self.predict.is_empty()
     }
 }
 
@@ -360,6 +369,7 @@ impl TrainSettings {
                 .then(|| format!("schedule {}", value_name(self.lr_schedule))),
             Some(format!("batch size {}", self.batch_size)),
             (self.accumulate_grad_batches > 1).then(|| format!("{} batches per step", self.accumulate_grad_batches)),
+            self.shards.map(|shards| format!("{shards} shards per batch")),
             self.ema_decay.map(|share| format!("EMA decay {share}")),
             (self.precision != "f32").then(|| self.precision.clone()),
         ];
@@ -404,7 +414,12 @@ impl Manifest {
 
     /// Returns the metadata for a model file.
     pub fn metadata(&self) -> Result<HashMap<String, String>> {
-        Ok(HashMap::from([(KEY.to_string(), self.text()?)]))
+        let mut own = self.clone();
+        (own.device, own.devices, own.commands) = (serde_json::Value::Null, Vec::new(), Commands::default());
+        if let Some(result) = &mut own.result {
+            result.best_epoch_report.seconds = 0.0;
+        }
+        Ok(HashMap::from([(KEY.to_string(), own.text()?)]))
     }
 
     /// Loads the model that this manifest describes.
@@ -420,6 +435,9 @@ impl Manifest {
                 "batch size {}, {} batches per step",
                 settings.batch_size, settings.accumulate_grad_batches
             ));
+        }
+        if settings.shards == Some(0) {
+            return Err("0 shards per batch".to_string());
         }
         data.schema().check(network)
     }

@@ -39,6 +39,18 @@ pub fn run(arguments: &TrainCommand) -> Result<ExitCode> {
     }
 }
 
+/// Fails if a batch has fewer shards than there are ranks.
+pub fn check_shards(shards: Option<usize>, ranks: Option<&RankGroup>) -> Result<()> {
+    let ranks = ranks.map_or(1, ProcessGroup::ranks);
+    match shards.filter(|shards| *shards < ranks) {
+        None => Ok(()),
+        Some(shards) => {
+            let message = format!("--shards {shards} is less than the number of ranks or devices, {ranks}");
+            Err(Error::mistake(message).note("each of them computes at least one shard of every batch"))
+        }
+    }
+}
+
 /// Trains on several devices of this process: each is a rank with a thread of its own.
 fn train_on_devices(arguments: &TrainCommand, list: &str) -> Result<ExitCode> {
     let choices = DeviceArgs::select_all(list)?;

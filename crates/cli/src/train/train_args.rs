@@ -44,6 +44,10 @@ pub struct TrainArgs {
     /// Gradient accumulation: batches per optimizer step [default: 1]
     #[arg(long, alias = "gradient-accumulation-steps", value_name = "N", value_parser = parse_count)]
     pub accumulate_grad_batches: Option<usize>,
+    /// Shards of every batch, at least the number of devices or ranks: the trained bits depend on this number, not on how many devices of
+    /// one kind share the work [default: one for each device, with the random numbers of one]
+    #[arg(long, visible_alias = "num-shards", value_name = "N", value_parser = parse_count)]
+    pub shards: Option<usize>,
     /// Optimizer [default: adamw]
     #[arg(long, visible_alias = "optim", alias = "opt", value_enum)]
     pub optimizer: Option<OptimizerKind>,
@@ -147,6 +151,7 @@ impl TrainOptions {
             args: TrainArgs {
                 batch_size: here.batch_size.or(there.batch_size),
                 accumulate_grad_batches: here.accumulate_grad_batches.or(there.accumulate_grad_batches),
+                shards: here.shards.or(there.shards),
                 optimizer: here.optimizer.or(there.optimizer),
                 learning_rate: here.learning_rate.or(there.learning_rate),
                 momentum: here.momentum.or(there.momentum),

@@ -1,5 +1,7 @@
 //! `panoply bench training`: the fields of each row. The measured values are not tested.
 
+use std::process::Command;
+
 use crate::support::temp_dir::{TempDir, text};
 use serde_json::Value;
 
@@ -22,6 +24,38 @@ fn training_case_reports_time_and_memory() {
     }
     let refusal = dir.refused(&["bench", "training", "--case", "MLP"]);
     assert!(refusal.contains("--case MLP: unknown case") && refusal.contains(name), "{refusal}");
+}
+
+#[test]
+fn mesh_rows_compare_with_the_same_work_without_a_mesh() {
+    let dir = TempDir::new("bench-mesh");
+    // It takes no `--device`.
+    let mut command = Command::new(env!("CARGO_BIN_EXE_panoply"));
+    command.args(["bench", "mesh", "--quick", "--min-time", "0", "--jsonl"]).current_dir(&dir.0);
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let stdout = text(&output.stdout);
+    let rows: Vec<Value> = stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let names: Vec<&str> = rows.iter().map(|row| row["name"].as_str().unwrap()).collect();
+    let expected =
+        ["empty task", "matmul 256², blocks of 64", "cholesky 256², tiles of 32", "SGD step, MLP 64-32-10, batch 64"];
+    let number = |row: usize, name: &str| rows[row][name].as_f64().unwrap();
+    for (row, name, one, other) in
+        [(1, "ratio", "seconds", "plain_seconds"), (3, "ratio", "seconds", "one_process_seconds")]
+    {
+        if row == 3 && rows.len() == 3 {
+            println!("SKIPPED: the training row of `bench mesh`: mpirun is not installed; run `cargo xtask install`");
+            assert!(text(&output.stderr).contains("mpirun"));
+            continue;
+        }
+        assert!(
+            (number(row, name) - number(row, one) / number(row, other)).abs() < 1e-9 * number(row, name),
+            "{stdout}"
+        );
+    }
+    assert_eq!(names, expected[..rows.len()]);
+    assert!(rows.len() >= 3 && number(0, "seconds") > 0.0 && number(0, "seconds") < 0.01, "{stdout}");
+    assert!(number(2, "residual") > 0.0 && number(2, "residual") < 1e-5, "{stdout}");
 }
 
 #[test]

@@ -88,6 +88,57 @@ fn ranks_train_to_the_loss_of_one_process() {
 }
 
 #[test]
+fn shards_give_the_same_model_file_on_any_number_of_ranks() {
+    if !has_launcher("training with shards in several processes") {
+        return;
+    }
+    let dir = TempDir::new("mesh-shards");
+    // Dropout and batch norm; 1438 examples leave a batch of 38, whose shards have 9 or 10 examples.
+    let network = "input = [64]\n[[layer]]\nkind = \"linear\"\nout_features = 24\n[[layer]]\nkind = \"batch_norm\"\n\
+                   [[layer]]\nkind = \"relu\"\n[[layer]]\nkind = \"dropout\"\np = 0.2\n[[layer]]\nkind = \"linear\"\nout_features = 10\n";
+    dir.write("norm.toml", network);
+    let train = |epochs: &'static str, out: &'static str| {
+        let options = ["--model", "norm.toml", "--batch-size", "100", "--accumulate-grad-batches", "2"];
+        [&["train", "digits", "--shards", "4", "--json", "--epochs", epochs, "--out", out], &options[..]].concat()
+    };
+    let model = |out: &str| std::fs::read(dir.0.join(out).join("model.safetensors")).unwrap();
+    let alone = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_panoply"));
+        command.args(arguments).args(["--device", "cpu"]).current_dir(&dir.0);
+        report(command).0
+    };
+    let one = alone(&train("4", "one"));
+    assert!(history(&one)[3][2] > 0.7, "{one}");
+    for (ranks, out) in [(2, "two"), (4, "four")] {
+        let (report, _) = report(mesh_run(&dir, ranks, &train("4", out)));
+        assert_eq!(history(&report), history(&one), "{ranks} ranks");
+        assert!(model(out) == model("one"), "{ranks} ranks write another model file");
+    }
+    // A run of two ranks continues on one and on four.
+    report(mesh_run(&dir, 2, &train("2", "first")));
+    copy_folder(&dir.0.join("first"), &dir.0.join("second"));
+    alone(&["train", "--resume", "first", "--epochs", "4", "--json"]);
+    report(mesh_run(&dir, 4, &["train", "--resume", "second", "--epochs", "4", "--json"]));
+    assert!(model("first") == model("one"), "resumed on one rank");
+    assert!(model("second") == model("one"), "resumed on four ranks");
+    let refused = mesh_run(&dir, 2, &["train", "digits", "--shards", "1", "--out", "few"]).output().unwrap();
+    let stderr = text(&refused.stderr);
+    assert!(stderr.contains("--shards 1 is less than the number of ranks or devices, 2"), "{stderr}");
+    assert!(!dir.0.join("few").exists());
+}
+
+fn copy_folder(from: &std::path::Path, to: &std::path::Path) {
+    std::fs::create_dir(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap().map(Result::unwrap) {
+        let target = to.join(entry.file_name());
+        match entry.file_type().unwrap().is_dir() {
+            true => copy_folder(&entry.path(), &target),
+            false => drop(std::fs::copy(entry.path(), target).unwrap()),
+        }
+    }
+}
+
+#[test]
 fn lost_rank_ends_all_ranks_and_is_named() {
     if !cfg!(target_os = "linux") {
         println!("SKIPPED: the end of a rank: the test finds its process in /proc");

@@ -1,6 +1,7 @@
 //! Integration tests of task graphs: one program, a module for each capability under test.
 
 mod arrays;
+mod data_parallel;
 mod nested_tasks;
 mod processes;
 mod support;

@@ -14,6 +14,7 @@ mod lion;
 mod lr_schedule;
 mod rmsprop;
 mod sgd;
+mod split_step;
 mod step_signals;
 
 use std::collections::BTreeMap;
@@ -268,15 +269,15 @@ impl<R: UpdateRule> Optimizer<R> {
     ///
     /// # Errors
     /// If the pass does not fit the model, or the loss or, without loss scaling, a gradient is not finite. Nothing has changed then.
-    pub fn accumulate(&mut self, model: &mut dyn Module, loss: &Tensor, mut pass: ForwardContext<'_>) -> Result<f64> {
+    pub fn accumulate(&mut self, model: &mut dyn Module, loss: &Tensor, pass: ForwardContext<'_>) -> Result<f64> {
         self.check_settings()?;
         let trained = trainable_params(model, &pass)?;
         loss.check().map_err(|error| pass.with_path(model, error))?;
         ensure_evaluated(&trained, loss)?;
-        let (loss, gradients) = &self.of_all_ranks(&trained, loss.clone(), &mut pass)?;
         if self.overflowed {
             return self.check_loss(loss.cast(DType::F32).sum(..).item()?);
         }
+        let gradients = &self.gradients(&trained, loss)?;
         let states = pass.float_states(model);
         let signs: Vec<Tensor> = gradients.iter().chain(states.iter().map(|(_, next)| next)).cloned().collect();
         let StepSignals { report, grad_finite, .. } = StepSignals::of(loss, &signs)?;
@@ -342,21 +343,33 @@ impl<R: UpdateRule> Optimizer<R> {
         arrival: WaitMode,
         model: &mut dyn Module,
         loss: Tensor,
-        mut pass: ForwardContext<'_>,
+        pass: ForwardContext<'_>,
     ) -> Result<f64> {
         self.check_settings()?;
         let trained = trainable_params(model, &pass)?;
         loss.check().map_err(|error| pass.with_path(model, error))?;
         let made = ensure_evaluated(&trained, &loss)?;
-        let (loss, gradients) = self.of_all_ranks(&trained, loss, &mut pass)?;
+        let gradients = if self.overflowed { Vec::new() } else { self.gradients(&trained, &loss)? };
+        if made && self.steps == 0 {
+            // The memory that the evaluation of the initial parameters used is not needed again.
+            loss.device().cloned().map_or_else(Device::current, Ok)?.trim_memory();
+        }
+        self.apply(arrival, model, trained, (loss, gradients), pass).await
+    }
+
+    /// Makes a step with these gradients, or skips it if an accumulated micro-batch overflowed.
+    async fn apply(
+        &mut self,
+        arrival: WaitMode,
+        model: &mut dyn Module,
+        trained: Vec<(String, Tensor)>,
+        (loss, gradients): (Tensor, Vec<Tensor>),
+        pass: ForwardContext<'_>,
+    ) -> Result<f64> {
         if self.overflowed {
             let value = self.check_loss(arrival.number(&loss.cast(DType::F32).sum(..)).await?)?;
             self.overflowed = false;
             return Ok(value);
-        }
-        if made && self.steps == 0 {
-            // The memory that the evaluation of the initial parameters used is not needed again.
-            loss.device().cloned().map_or_else(Device::current, Ok)?.trim_memory();
         }
         let states = pass.float_states(model);
         let checked = Checked::of(&trained, &states);
@@ -425,21 +438,6 @@ impl<R: UpdateRule> Optimizer<R> {
             )?);
         }
         Ok(StepPlan { next, grad_finite, report })
-    }
-
-    /// Returns the loss and its gradients, summed over the processes that share the batch, plus the accumulated gradients.
-    fn of_all_ranks(
-        &self,
-        trained: &[(String, Tensor)],
-        loss: Tensor,
-        pass: &mut ForwardContext<'_>,
-    ) -> Result<(Tensor, Vec<Tensor>)> {
-        let Some(shard) = pass.shard().cloned() else {
-            let gradients = self.gradients(trained, &loss)?;
-            return Ok((loss, gradients));
-        };
-        let (loss, gradients) = shard.all_reduce(&loss, self.own_gradients(trained, &loss)?, pass)?;
-        Ok((loss, self.with_waiting(trained, gradients)))
     }
 
     /// Returns the gradients of the loss plus the accumulated gradients.

@@ -15,6 +15,7 @@ mod file_formats;
 mod grad_accumulation;
 mod losses;
 mod model;
+mod model_parallel;
 mod network;
 mod onnx;
 mod onnx_layer;

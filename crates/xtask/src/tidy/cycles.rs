@@ -14,7 +14,6 @@ const CYCLES: &[(&str, &str, &str)] = &[
     ("driver-sim", "cuda", "level_zero"),
     ("host", "isa", "simd"),
     ("ir", "collective", "kernel"),
-    ("nn", "layer", "process_group"),
     ("nn", "trainer", "trainer_memory"),
     ("runtime", "device", "memory"),
     ("runtime", "device", "profile"),

@@ -1,0 +1,246 @@
+//! Data-parallel training: the same bits on any number of ranks with a fixed number of shards, and one exchange of gradients for each step.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use panoply_device::Wire;
+use panoply_mesh::{RankGroup, ThreadWire};
+use panoply_nn::data::{Dataset, digits};
+use panoply_nn::optim::AdamWRule;
+use panoply_nn::trainer::NoCallback;
+use panoply_nn::{AdamW, BatchNorm, Dropout, Lambda, Linear, Module, ProcessGroup, Sequential, TrainConfig, Trainer};
+use panoply_tensor::{Device, Result, Rng, Tensor};
+
+/// A run with all kinds of state: dropout, running statistics, moments.
+type Run = Trainer<Sequential, AdamWRule>;
+
+fn fresh() -> Run {
+    let mut rng = Rng::seed_from_u64(1);
+    let model = Sequential::new()
+        .add(Linear::new(64, 24, &mut rng))
+        .add(BatchNorm::new(24))
+        .add(Lambda(Tensor::relu))
+        .add(Dropout { p: 0.2 })
+        .add(Linear::new(24, 10, &mut rng));
+    Trainer::new(model, AdamW::new(1e-2).clip_grad_norm(1.0), rng)
+}
+
+/// Returns 450 training examples, which batches of 60 leave with one of 30, and further ones for validation.
+fn data() -> (Dataset, Dataset) {
+    let (half, _) = digits::load().unwrap().train_test_split(0.5, &mut Rng::seed_from_u64(3)).unwrap();
+    let part = |positions: std::ops::Range<usize>| half.select(&positions.collect::<Vec<usize>>());
+    (part(0..450), part(450..half.len()))
+}
+
+/// Returns the bits of parameters and running statistics, of the losses, and of the random generator.
+fn bits(run: &Run) -> Vec<u64> {
+    let params = run.model.named_parameters();
+    let numbers = params.iter().flat_map(|(_, param)| param.tensor().to_vec::<f32>().unwrap());
+    let losses = run.state.history.iter().flat_map(|epoch| [epoch.train_loss, epoch.val_loss]);
+    let mut bits: Vec<u64> = numbers.map(f64::from).chain(losses).map(f64::to_bits).collect();
+    bits.extend([run.rng.seed, run.rng.counter, run.rng.forks, run.optimizer.steps]);
+    bits
+}
+
+/// Counters of all ranks.
+#[derive(Debug, Default)]
+struct Counters {
+    messages: AtomicU64,
+    bytes: AtomicU64,
+    sums: AtomicU64,
+}
+
+/// A wire that counts what is sent.
+#[derive(Debug)]
+struct Counted(ThreadWire, Arc<Counters>);
+
+impl Wire for Counted {
+    fn rank(&self) -> usize {
+        self.0.rank()
+    }
+
+    fn ranks(&self) -> usize {
+        self.0.ranks()
+    }
+
+    fn send(&self, to: usize, bytes: &[u8]) -> Result<()> {
+        self.1.messages.fetch_add(1, Ordering::Relaxed);
+        self.1.bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        self.0.send(to, bytes)
+    }
+
+    fn receive(&self, from: usize, bytes: &mut [u8]) -> Result<()> {
+        self.0.receive(from, bytes)
+    }
+
+    fn all_reduce(&self, values: &mut [f32]) -> Result<()> {
+        self.1.sums.fetch_add(1, Ordering::Relaxed);
+        self.0.all_reduce(values)
+    }
+
+    fn abort(&self, code: i32) -> ! {
+        self.0.abort(code)
+    }
+
+    fn close(&self) -> Result<()> {
+        self.0.close()
+    }
+}
+
+/// Trains on threads that are ranks, from a checkpoint or from the beginning. Returns the run of each rank and the counters.
+fn on_ranks(ranks: usize, training: &TrainConfig, checkpoint: Option<&Path>) -> (Vec<Run>, Arc<Counters>) {
+    let counters = Arc::new(Counters::default());
+    let runs = std::thread::scope(|threads| {
+        let start = |wire: ThreadWire| {
+            let counters = counters.clone();
+            threads.spawn(move || {
+                let group = RankGroup::new(Arc::new(Counted(wire, counters)));
+                let run = Device::get("cpu").unwrap().scope(|| {
+                    let (train, held) = data();
+                    let mut run = fresh();
+                    checkpoint.iter().for_each(|file| run.load_checkpoint(file).unwrap());
+                    let shared: Arc<dyn ProcessGroup> = Arc::new(group.clone());
+                    let training = TrainConfig {
+                        group: Some(shared),
+                        checkpoint_path: training.checkpoint_path.clone().filter(|_| group.rank() == 0),
+                        ..training.clone()
+                    };
+                    run.fit(&training, &train, &held, &mut NoCallback).unwrap();
+                    run
+                });
+                group.close().unwrap();
+                run
+            })
+        };
+        let threads: Vec<_> = ThreadWire::connected(ranks).into_iter().map(start).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    (runs, counters)
+}
+
+fn alone(training: &TrainConfig, checkpoint: Option<&Path>) -> Run {
+    Device::get("cpu").unwrap().scope(|| {
+        let (train, held) = data();
+        let mut run = fresh();
+        checkpoint.iter().for_each(|file| run.load_checkpoint(file).unwrap());
+        run.fit(training, &train, &held, &mut NoCallback).unwrap();
+        run
+    })
+}
+
+#[test]
+fn shards_give_the_same_bits_on_any_number_of_ranks() {
+    for accumulate in [1, 3] {
+        let training = TrainConfig { shards: Some(4), accumulate_grad_batches: accumulate, ..TrainConfig::new(2, 60) };
+        let one = alone(&training, None);
+        let losses = [0, 1].map(|epoch: usize| one.state.history[epoch].train_loss);
+        assert!(losses[1] < losses[0], "{losses:?}");
+        for ranks in [1, 2, 3, 4] {
+            for (rank, run) in on_ranks(ranks, &training, None).0.iter().enumerate() {
+                assert!(bits(run) == bits(&one), "rank {rank} of {ranks}, {accumulate} batches a step");
+            }
+        }
+        // Another number of shards has other dropout, batch statistics and sums.
+        let other = alone(&TrainConfig { shards: Some(5), ..training.clone() }, None);
+        assert!(bits(&other) != bits(&one));
+    }
+}
+
+#[test]
+fn fewer_shards_than_ranks_are_an_error() {
+    let group: Arc<dyn ProcessGroup> = Arc::new(RankGroup::new(Arc::new(ThreadWire::connected(3).remove(0))));
+    let training = TrainConfig { shards: Some(2), group: Some(group), ..TrainConfig::new(1, 60) };
+    let (train, held) = data();
+    let error = Device::get("cpu").unwrap().scope(|| fresh().fit(&training, &train, &held, &mut NoCallback));
+    assert_eq!(error.unwrap_err().message(), "shards = 2: each of the 3 processes needs at least one shard");
+}
+
+/// Shards with fewer examples than shards, and with an uneven number.
+#[test]
+fn remainders_are_trained_with_any_number_of_ranks() {
+    // 450 examples: 112 batches of 4 and one of 2.
+    let training = TrainConfig { shards: Some(3), ..TrainConfig::new(1, 4) };
+    let plain = |training: &TrainConfig, group| {
+        Device::get("cpu").unwrap().scope(|| {
+            let (train, held) = data();
+            let mut rng = Rng::seed_from_u64(1);
+            let model = Sequential::new().add(Linear::new(64, 10, &mut rng));
+            let mut run = Trainer::new(model, AdamW::new(1e-2), rng);
+            let training = TrainConfig { group, ..training.clone() };
+            run.fit(&training, &train, &held, &mut NoCallback).unwrap();
+            run
+        })
+    };
+    let one = plain(&training, None);
+    let on = |ranks: usize| -> Vec<Run> {
+        std::thread::scope(|threads| {
+            let (plain, training) = (&plain, &training);
+            let start = |wire: ThreadWire| {
+                let group: Arc<dyn ProcessGroup> = Arc::new(RankGroup::new(Arc::new(wire)));
+                threads.spawn(move || plain(training, Some(group)))
+            };
+            let threads: Vec<_> = ThreadWire::connected(ranks).into_iter().map(start).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        })
+    };
+    for ranks in [2, 3] {
+        assert!(on(ranks).iter().all(|run| bits(run) == bits(&one)), "{ranks} ranks");
+    }
+    // Without random numbers and batch norm, the shards make the steps of whole batches up to rounding.
+    let whole = plain(&TrainConfig { shards: None, ..training.clone() }, None);
+    let values = |run: &Run| -> Vec<f32> {
+        run.model.named_parameters().iter().flat_map(|(_, param)| param.tensor().to_vec::<f32>().unwrap()).collect()
+    };
+    for (have, want) in values(&one).iter().zip(values(&whole)) {
+        assert!((have - want).abs() < 1e-4, "{have}, one shard {want}");
+    }
+}
+
+#[test]
+fn run_resumes_with_the_same_bits_on_another_number_of_ranks() {
+    let training = TrainConfig { shards: Some(4), accumulate_grad_batches: 2, ..TrainConfig::new(4, 60) };
+    let whole = alone(&training, None);
+    let folder = std::env::temp_dir().join(format!("panoply-shards-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let file = folder.join("run.safetensors");
+    on_ranks(2, &TrainConfig { epochs: 2, checkpoint_path: Some(file.clone()), ..training.clone() }, None);
+    assert!(bits(&alone(&training, Some(&file))) == bits(&whole), "resumed on one");
+    for ranks in [2, 4] {
+        for run in on_ranks(ranks, &training, Some(&file)).0 {
+            assert!(bits(&run) == bits(&whole), "resumed on {ranks}");
+        }
+    }
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn gradients_are_exchanged_once_for_each_step() {
+    let numbers = |run: &Run| -> u64 {
+        let params = run.model.named_parameters();
+        params.iter().map(|(_, param)| param.tensor().shape().unwrap().numel() as u64).sum()
+    };
+    let mut messages = BTreeMap::new();
+    for (ranks, accumulate, shards) in
+        [(2, 1, None), (2, 1, Some(4)), (2, 4, Some(4)), (2, 4, None), (4, 4, Some(4)), (4, 2, Some(8))]
+    {
+        // 8 batches in an epoch.
+        let training = TrainConfig { shards, accumulate_grad_batches: accumulate, ..TrainConfig::new(2, 60) };
+        let (runs, counters) = on_ranks(ranks, &training, None);
+        let others = ranks as u64 - 1;
+        let (epochs, batches, steps) = (2, 16, 16u64.div_ceil(accumulate as u64));
+        assert_eq!(runs[0].optimizer.steps, steps);
+        // Up and down the tree: gradients and running statistics, and the loss of each micro-batch.
+        let gradients = 2 * others * 4 * (steps * numbers(&runs[0]) + batches);
+        // The size of messages once, and five figures of each evaluation.
+        let agreed = others * 8 * (1 + epochs * 5);
+        let sent = counters.bytes.load(Ordering::Relaxed);
+        assert_eq!(sent, gradients + agreed, "{ranks} ranks, {accumulate} batches a step, {shards:?} shards");
+        assert_eq!(counters.messages.load(Ordering::Relaxed), 2 * others * steps + others * (1 + epochs));
+        // Ranks agree to go on after each step and each epoch.
+        assert_eq!(counters.sums.load(Ordering::Relaxed), ranks as u64 * (steps + epochs));
+        messages.insert((ranks, accumulate, shards), sent);
+    }
+    assert!(4 * messages[&(2, 4, None)] < messages[&(2, 1, None)] * 11 / 10);
+}

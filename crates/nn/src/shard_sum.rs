@@ -1,0 +1,278 @@
+//! Sums of the values of shards in a fixed binary tree over shard numbers.
+//!
+//! A node of the tree is a range of shards; its children are the two halves. Every node is the sum of its left and its right child, whichever
+//! process adds them, so the bits of the total depend only on the values and the number of shards. Each process owns consecutive shards.
+
+use std::ops::Range;
+
+use panoply_tensor::Result;
+
+use crate::process_group::ProcessGroup;
+
+/// Distribution of shards over processes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ShardLayout {
+    pub shards: usize,
+    pub ranks: usize,
+}
+
+/// Values of a process's shards, summed as far as they form nodes of the tree.
+#[derive(Debug)]
+pub(crate) struct PartialSums {
+    layout: ShardLayout,
+    /// Number of the shard that is added next.
+    next: usize,
+    sums: Vec<(Range<usize>, Vec<f32>)>,
+}
+
+/// Returns the first shard of the right child of a node with at least two shards.
+fn middle(node: &Range<usize>) -> usize {
+    node.start + node.len() / 2
+}
+
+impl ShardLayout {
+    /// Returns the shards of a process. Their numbers differ by at most one.
+    pub fn shards_of(self, rank: usize) -> Range<usize> {
+        self.shards * rank / self.ranks..self.shards * (rank + 1) / self.ranks
+    }
+
+    /// Returns the process that owns a shard.
+    fn owner(self, shard: usize) -> usize {
+        ((shard + 1) * self.ranks).div_ceil(self.shards) - 1
+    }
+
+    /// Returns the process that computes the sum of a node. At each level a bit of `bucket` chooses between the processes of the two children,
+    /// so all processes add up about as many buckets.
+    fn holder(self, node: &Range<usize>, bucket: usize) -> usize {
+        let (first, last) = (self.owner(node.start), self.owner(node.end - 1));
+        match first == last {
+            true => first,
+            false if bucket.is_multiple_of(2) => self.holder(&(node.start..middle(node)), bucket / 2),
+            false => self.holder(&(middle(node)..node.end), bucket / 2),
+        }
+    }
+
+    /// Returns true if this range of shards is a node of the tree.
+    fn is_node(self, range: &Range<usize>) -> bool {
+        let mut node = 0..self.shards;
+        while node != *range && node.len() > 1 {
+            let middle = middle(&node);
+            match (range.end <= middle, range.start >= middle) {
+                (true, _) => node.end = middle,
+                (_, true) => node.start = middle,
+                (false, false) => return false,
+            }
+        }
+        node == *range
+    }
+}
+
+impl PartialSums {
+    /// Creates the sums of a process that has added no shard.
+    pub fn new(layout: ShardLayout, rank: usize) -> PartialSums {
+        PartialSums { layout, next: layout.shards_of(rank).start, sums: Vec::new() }
+    }
+
+    /// Adds the values of the next shard.
+    pub fn push(&mut self, values: Vec<f32>) {
+        let (mut range, mut right) = (self.next..self.next + 1, values);
+        self.next += 1;
+        while let Some((left, _)) = self.sums.last()
+            && self.layout.is_node(&(left.start..range.end))
+        {
+            let (left, mut sum) = self.sums.pop().expect("the last one was seen");
+            add(&mut sum, &right);
+            (range, right) = (left.start..range.end, sum);
+        }
+        self.sums.push((range, right));
+    }
+
+    /// Returns the sum over all shards, which is the same on all processes, in messages of at most `bucket` values. Every process must have
+    /// added all its shards.
+    ///
+    /// # Errors
+    /// If the communication fails.
+    pub fn total(mut self, group: Option<&dyn ProcessGroup>, bucket: usize) -> Result<Vec<f32>> {
+        let Some(group) = group.filter(|group| group.ranks() > 1) else {
+            return Ok(self.sums.pop().expect("there is at least one shard").1);
+        };
+        let root = 0..self.layout.shards;
+        let length = self.sums[0].1.len();
+        let buckets = || (0..length).step_by(bucket.max(1)).map(|at| at..length.min(at + bucket.max(1))).enumerate();
+        let mut total = vec![0f32; length];
+        for (number, range) in buckets() {
+            if let Some(sum) = self.node(group, &root, number, &range)? {
+                total[range].copy_from_slice(&sum);
+            }
+        }
+        for (number, range) in buckets() {
+            broadcast(group, self.layout.holder(&root, number), &mut total[range])?;
+        }
+        Ok(total)
+    }
+
+    /// Returns the values `range` of the sum of a node, if this process holds it.
+    fn node(
+        &self,
+        group: &dyn ProcessGroup,
+        node: &Range<usize>,
+        bucket: usize,
+        range: &Range<usize>,
+    ) -> Result<Option<Vec<f32>>> {
+        if let Some((_, sum)) = self.sums.iter().find(|(own, _)| own == node) {
+            return Ok(Some(sum[range.clone()].to_vec()));
+        }
+        if self.layout.owner(node.start) == self.layout.owner(node.end - 1) {
+            return Ok(None);
+        }
+        let (left, right) = (node.start..middle(node), middle(node)..node.end);
+        let holder = self.layout.holder(node, bucket);
+        let [left_holder, right_holder] = [&left, &right].map(|child| self.layout.holder(child, bucket / 2));
+        let left = self.node(group, &left, bucket / 2, range)?;
+        let right = self.node(group, &right, bucket / 2, range)?;
+        let other = if left_holder == holder { right_holder } else { left_holder };
+        match (left, right) {
+            (Some(mut left), Some(right)) => {
+                add(&mut left, &right);
+                Ok(Some(left))
+            }
+            (Some(own), None) | (None, Some(own)) if group.rank() == holder => {
+                let mut sum = vec![0f32; range.len()];
+                group.receive(other, &mut sum)?;
+                // The addition of two numbers is commutative.
+                add(&mut sum, &own);
+                Ok(Some(sum))
+            }
+            (Some(own), None) | (None, Some(own)) => group.send(holder, &own).map(|()| None),
+            (None, None) => Ok(None),
+        }
+    }
+}
+
+fn add(sum: &mut [f32], values: &[f32]) {
+    sum.iter_mut().zip(values).for_each(|(sum, value)| *sum += value);
+}
+
+/// Copies the values of a process to all others, along a binomial tree.
+fn broadcast(group: &dyn ProcessGroup, root: usize, values: &mut [f32]) -> Result<()> {
+    let ranks = group.ranks();
+    let place = (group.rank() + ranks - root) % ranks;
+    let rank = |place: usize| (place + root) % ranks;
+    // The lowest bit of a place that is set leads to its parent; the places below that bit are its children.
+    let mut bit = if place == 0 { ranks.next_power_of_two() } else { place & place.wrapping_neg() };
+    if place > 0 {
+        group.receive(rank(place - bit), values)?;
+    }
+    while bit > 1 {
+        bit /= 2;
+        if place + bit < ranks {
+            group.send(rank(place + bit), values)?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+    use std::sync::{Arc, Condvar, Mutex};
+
+    use super::*;
+
+    /// Messages between the threads of a test, by sender and receiver.
+    type Messages = Arc<(Mutex<Vec<Vec<VecDeque<Vec<f32>>>>>, Condvar)>;
+
+    #[derive(Debug)]
+    struct Thread {
+        rank: usize,
+        ranks: usize,
+        messages: Messages,
+    }
+
+    impl ProcessGroup for Thread {
+        fn rank(&self) -> usize {
+            self.rank
+        }
+
+        fn ranks(&self) -> usize {
+            self.ranks
+        }
+
+        fn all_reduce(&self, _: &mut [f32]) -> Result<()> {
+            unreachable!("the sum uses messages")
+        }
+
+        fn broadcast(&self, _: &mut [f64]) -> Result<()> {
+            unreachable!("the sum uses messages")
+        }
+
+        /// Waits until the message is received, as MPI can.
+        fn send(&self, to: usize, values: &[f32]) -> Result<()> {
+            let (messages, changed) = &*self.messages;
+            let mut state = messages.lock().unwrap();
+            state[self.rank][to].push_back(values.to_vec());
+            changed.notify_all();
+            drop(changed.wait_while(state, |state| !state[self.rank][to].is_empty()).unwrap());
+            Ok(())
+        }
+
+        fn receive(&self, from: usize, values: &mut [f32]) -> Result<()> {
+            let (messages, changed) = &*self.messages;
+            let state = messages.lock().unwrap();
+            let mut state = changed.wait_while(state, |state| state[from][self.rank].is_empty()).unwrap();
+            values.copy_from_slice(&state[from][self.rank].pop_front().unwrap());
+            changed.notify_all();
+            Ok(())
+        }
+    }
+
+    fn on_ranks(layout: ShardLayout, bucket: usize, values: &[Vec<f32>]) -> Vec<Vec<f32>> {
+        let ranks = layout.ranks;
+        let messages: Messages = Arc::new((Mutex::new(vec![vec![VecDeque::new(); ranks]; ranks]), Condvar::new()));
+        std::thread::scope(|threads| {
+            let start = |rank: usize| {
+                let group = Thread { rank, ranks, messages: messages.clone() };
+                threads.spawn(move || {
+                    let mut sums = PartialSums::new(layout, rank);
+                    layout.shards_of(rank).for_each(|shard| sums.push(values[shard].clone()));
+                    sums.total(Some(&group), bucket).unwrap()
+                })
+            };
+            let threads: Vec<_> = (0..ranks).map(start).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        })
+    }
+
+    /// The definition of the sum.
+    fn expected(values: &[Vec<f32>]) -> Vec<f32> {
+        match values {
+            [one] => one.clone(),
+            _ => {
+                let (left, right) = values.split_at(values.len() / 2);
+                expected(left).iter().zip(expected(right)).map(|(left, right)| left + right).collect()
+            }
+        }
+    }
+
+    #[test]
+    fn every_number_of_processes_gets_the_bits_of_the_tree() {
+        let mut order_matters = false;
+        for shards in 1..=9 {
+            let number = |shard: usize, at: usize| ((shard * 37 + at * 11) as f32 * 0.7).sin() * 10f32.powi(at as i32);
+            let values: Vec<Vec<f32>> = (0..shards).map(|shard| (0..7).map(|at| number(shard, at)).collect()).collect();
+            let want = expected(&values);
+            let in_sequence = |at: usize| values.iter().map(|values| values[at]).reduce(|sum, value| sum + value);
+            order_matters |= (0..7).any(|at| in_sequence(at) != Some(want[at]));
+            for (ranks, bucket) in (1..=shards).flat_map(|ranks| [(ranks, 7), (ranks, 2), (ranks, 100)]) {
+                let layout = ShardLayout { shards, ranks };
+                let owned: Vec<usize> = (0..ranks).flat_map(|rank| layout.shards_of(rank)).collect();
+                assert_eq!(owned, (0..shards).collect::<Vec<usize>>());
+                assert!((0..ranks).all(|rank| layout.shards_of(rank).all(|shard| layout.owner(shard) == rank)));
+                for have in on_ranks(layout, bucket, &values) {
+                    assert_eq!(have, want, "{shards} shards on {ranks}, buckets of {bucket}");
+                }
+            }
+        }
+        assert!(order_matters, "the values cannot tell one order from another");
+    }
+}

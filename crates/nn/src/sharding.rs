@@ -1,0 +1,86 @@
+//! Division of the batches of a run into shards, and the values of shards that are summed for a step.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use panoply_tensor::{DType, Result, Rng, Tensor};
+
+use crate::layer::StateUpdate;
+use crate::process_group::ProcessGroup;
+use crate::shard_sum::{PartialSums, ShardLayout};
+
+/// A micro-batch of an optimizer step.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MicroBatch {
+    /// Weight of its examples in a mean.
+    pub weight: f64,
+    /// The weight as a fraction of that of the whole step.
+    pub weight_fraction: f64,
+    /// True if the step is made after it.
+    pub last: bool,
+}
+
+/// Division of the batches of a run.
+#[derive(Debug)]
+pub(crate) struct Sharding {
+    pub group: Option<Arc<dyn ProcessGroup>>,
+    pub layout: ShardLayout,
+    /// True if each shard has its own random numbers. Otherwise it takes its rows of those of the whole batch.
+    pub forks: bool,
+    /// Number of values in a message.
+    pub bucket: usize,
+}
+
+/// Values of one shard, summed over the micro-batches of a step.
+#[derive(Debug)]
+pub(crate) struct ShardValues {
+    /// Loss of each micro-batch, `[1]`, weighted by the shard's share of the micro-batch.
+    pub losses: Vec<Tensor>,
+    pub gradients: Vec<Tensor>,
+    pub updates: Vec<StateUpdate>,
+    /// Weight of the shard in the last micro-batch.
+    pub weight: f64,
+}
+
+/// A step before its last micro-batch.
+#[derive(Debug)]
+pub(crate) struct PendingStep {
+    pub shards: Vec<ShardValues>,
+    pub micro_batches: Vec<MicroBatch>,
+    /// State of the run before the step, which an error restores.
+    pub rng: Rng,
+    pub batches: usize,
+}
+
+/// Losses of a batch.
+pub(crate) struct BatchLoss {
+    /// Mean loss of the batch; of this process's rows if the step is not complete.
+    pub loss: f64,
+    /// Sum of the weighted losses of the batches whose step was made.
+    pub weighted: f64,
+}
+
+impl Sharding {
+    /// Returns the shards of this process.
+    pub fn own(&self) -> Range<usize> {
+        self.layout.shards_of(self.group.as_ref().map_or(0, |group| group.rank()))
+    }
+
+    /// Sums the values of all shards over all processes: losses of the micro-batches, gradients, and float buffers weighted by the shard.
+    /// Sums are in f32.
+    pub fn total(&self, shards: Vec<ShardValues>) -> Result<Vec<f32>> {
+        let mut sums = PartialSums::new(self.layout, self.group.as_ref().map_or(0, |group| group.rank()));
+        for ShardValues { losses, gradients, updates, weight } in shards {
+            let mut values = Vec::new();
+            for tensor in losses.iter().chain(&gradients) {
+                values.extend(tensor.cast(DType::F32).to_vec::<f32>()?);
+            }
+            for update in updates.iter().filter(|update| update.next.dtype().is_float()) {
+                let state = update.next.cast(DType::F32).to_vec::<f32>()?;
+                values.extend(state.into_iter().map(|value| value * weight as f32));
+            }
+            sums.push(values);
+        }
+        sums.total(self.group.as_deref(), self.bucket)
+    }
+}

@@ -1,0 +1,215 @@
+//! Training steps whose batches are divided into shards.
+//!
+//! A process computes loss and gradients of each of its shards separately: products of another size could round differently. The values of
+//! all shards are summed in a fixed tree ([`crate::shard_sum`]), and every process makes the same step with the sums. Micro-batches of
+//! gradient accumulation are added up for each shard, so processes communicate once for each step.
+
+use std::ops::Range;
+
+use panoply_tensor::{DType, Device, Error, Result, Tensor, eval};
+
+use crate::data::Batch;
+use crate::layer::{ForwardContext, Layer};
+use crate::module::Module;
+use crate::optim::UpdateRule;
+use crate::shard::Shard;
+use crate::shard_sum::ShardLayout;
+use crate::sharding::{BatchLoss, MicroBatch, PendingStep, ShardValues, Sharding};
+use crate::trainer::{TrainConfig, Trainer};
+
+/// Bytes of a message between processes whose device is a CPU.
+const CPU_BUCKET: usize = 1 << 20;
+/// Bytes of a message between processes whose device is a GPU.
+const GPU_BUCKET: usize = 25 << 20;
+
+impl TrainConfig {
+    /// Returns the division of batches, or `None` if one process computes whole batches.
+    ///
+    /// # Errors
+    /// If there are fewer shards than processes, or the communication fails.
+    pub(crate) fn sharding(&self) -> Result<Option<Sharding>> {
+        let ranks = self.group.as_ref().map_or(1, |group| group.ranks());
+        let shards = self.shards.unwrap_or(ranks);
+        if shards < ranks.max(1) {
+            let message = format!("shards = {shards}: each of the {ranks} processes needs at least one shard");
+            return Err(Error::mistake(message).note("use more shards or fewer processes"));
+        }
+        if self.group.is_none() && self.shards.is_none() {
+            return Ok(None);
+        }
+        let is_cpu = Device::current()?.device_string().starts_with("cpu");
+        // Devices of processes can differ in kind; all must use the same messages.
+        let mut bytes = [if is_cpu { CPU_BUCKET } else { GPU_BUCKET } as f64];
+        self.group.as_ref().map_or(Ok(()), |group| group.broadcast(&mut bytes))?;
+        let bucket = bytes[0] as usize / size_of::<f32>();
+        let layout = ShardLayout { shards, ranks };
+        Ok(Some(Sharding { group: self.group.clone(), layout, forks: self.shards.is_some(), bucket }))
+    }
+
+    /// Returns the number of examples of a batch that are computed together at most.
+    pub(crate) fn rows_together(&self, batch: usize) -> usize {
+        batch.div_ceil(self.num_shards())
+    }
+
+    /// Returns the number of shards of a batch.
+    fn num_shards(&self) -> usize {
+        self.shards.unwrap_or_else(|| self.group.as_ref().map_or(1, |group| group.ranks())).max(1)
+    }
+
+    /// Returns the number of shards whose gradients this process keeps in memory at once.
+    pub(crate) fn own_shards(&self) -> usize {
+        match (&self.group, self.shards) {
+            (None, None) => 0,
+            (group, _) => self.num_shards().div_ceil(group.as_ref().map_or(1, |group| group.ranks()).max(1)),
+        }
+    }
+}
+
+impl<M: Module + Layer + Clone, R: UpdateRule> Trainer<M, R> {
+    /// Adds a micro-batch to the pending step, and makes the step after the last one. `mass` returns the weight of a range of rows of the
+    /// batch. On error the run is as it was before the step.
+    pub(crate) fn sharded_step(
+        &mut self,
+        (training, sharding): (&TrainConfig, &Sharding),
+        pending: &mut Option<PendingStep>,
+        batch: &Batch,
+        part: MicroBatch,
+        mass: impl Fn(Range<usize>) -> f64,
+    ) -> Result<BatchLoss> {
+        let start = PendingStep {
+            shards: Vec::new(),
+            micro_batches: Vec::new(),
+            rng: self.rng.clone(),
+            batches: self.state.step,
+        };
+        let mut step = pending.take().unwrap_or(start);
+        step.micro_batches.push(part);
+        let (rng, batches, before) = (step.rng.clone(), step.batches, self.rng.clone());
+        let done =
+            self.add_micro_batch((training, sharding), &mut step, batch, mass).and_then(|loss| match part.last {
+                true => self.apply_shards(sharding, step),
+                false => {
+                    *pending = Some(step);
+                    Ok(BatchLoss { loss, weighted: 0.0 })
+                }
+            });
+        done.map_err(|error| {
+            let place = self.locate_nonfinite(training, &self.own_rows(sharding, batch), before);
+            (self.rng, self.state.step) = (rng, batches);
+            match place {
+                Some(place) => error.note(format!("the first non-finite values are {place}")),
+                None => error,
+            }
+        })
+    }
+
+    /// Returns the rows of a batch that this process computes.
+    fn own_rows(&self, sharding: &Sharding, batch: &Batch) -> Batch {
+        let (own, rows) = (sharding.own(), batch.len().unwrap_or(0));
+        let [start, end] = [own.start, own.end].map(|shard| rows * shard / sharding.layout.shards);
+        match start < end {
+            true => batch.map(|part| part.narrow(0, start, end - start)),
+            false => batch.clone(),
+        }
+    }
+
+    /// Adds the values of a micro-batch to those of each shard. Returns the mean loss of the rows of this process.
+    fn add_micro_batch(
+        &mut self,
+        (training, sharding): (&TrainConfig, &Sharding),
+        step: &mut PendingStep,
+        batch: &Batch,
+        mass: impl Fn(Range<usize>) -> f64,
+    ) -> Result<f64> {
+        let before = self.rng.clone();
+        // One fork for each batch, however many numbers a shard draws.
+        let random = sharding.forks.then(|| self.rng.fork());
+        let part = *step.micro_batches.last().expect("it was added");
+        let (rows, mut sum, mut weights) = (batch.len()?, 0.0, 0.0);
+        for (at, number) in sharding.own().enumerate() {
+            let shard = Shard::new(number, sharding.layout.shards, rows, &mass);
+            let own = batch.map(|part| shard.of(part));
+            let mut rng = match &random {
+                Some(random) => {
+                    let mut random = random.clone();
+                    random.forks = number as u64;
+                    random.fork()
+                }
+                None => before.clone(),
+            };
+            let mut earlier = (step.shards.len() > at).then(|| {
+                let none = ShardValues { losses: Vec::new(), gradients: Vec::new(), updates: Vec::new(), weight: 0.0 };
+                std::mem::replace(&mut step.shards[at], none)
+            });
+            let updates = earlier.as_mut().map(|values| std::mem::take(&mut values.updates)).unwrap_or_default();
+            let pass = training.pass(&own, &mut rng).with_updates(updates);
+            let mut pass = if sharding.forks { pass } else { pass.sharded(Some(shard.clone())) };
+            let loss = training.loss.compute(&self.model.forward(&own.inputs, &mut pass), &own.targets);
+            let values = self.shard_values(&loss, pass, &shard, (part.weight_fraction, earlier))?;
+            let loss = f64::from(values.losses.last().expect("it was computed").to_vec::<f32>()?[0]);
+            (sum, weights) = (sum + loss, weights + shard.weight);
+            match step.shards.get_mut(at) {
+                Some(place) => *place = values,
+                None => step.shards.push(values),
+            }
+            if random.is_none() {
+                self.rng = rng;
+            }
+        }
+        Ok(if weights > 0.0 { sum / weights } else { sum })
+    }
+
+    /// Evaluates loss, gradients and updated buffers of a shard, added to those of its `earlier` micro-batches. `fraction` is the weight of
+    /// the micro-batch in the step.
+    fn shard_values(
+        &self,
+        loss: &Tensor,
+        pass: ForwardContext<'_>,
+        shard: &Shard,
+        (fraction, earlier): (f64, Option<ShardValues>),
+    ) -> Result<ShardValues> {
+        let mut gradients =
+            self.optimizer.loss_gradients(&self.model, &(loss * (shard.weight * fraction)), &pass, &[])?;
+        let mut losses = Vec::new();
+        if let Some(earlier) = earlier {
+            gradients.iter_mut().zip(&earlier.gradients).for_each(|(gradient, sum)| *gradient = &*gradient + sum);
+            losses = earlier.losses;
+        }
+        losses.push((loss.cast(DType::F32).sum(..) * shard.weight).unsqueeze(0));
+        let mut updates = pass.into_updates();
+        let updated = updates.iter().map(|update| &update.next);
+        eval(&losses.iter().chain(&gradients).chain(updated).collect::<Vec<&Tensor>>())?;
+        let detached = |tensors: Vec<Tensor>| tensors.iter().map(Tensor::detach).collect();
+        updates.iter_mut().for_each(|update| update.next = update.next.detach());
+        Ok(ShardValues { losses: detached(losses), gradients: detached(gradients), updates, weight: shard.weight })
+    }
+
+    /// Makes the step with the sums over all shards.
+    fn apply_shards(&mut self, sharding: &Sharding, step: PendingStep) -> Result<BatchLoss> {
+        let PendingStep { mut shards, micro_batches, .. } = step;
+        let last = shards.last_mut().expect("every process has a shard");
+        let (gradients, mut updates) = (last.gradients.clone(), last.updates.clone());
+        let total = sharding.total(shards)?;
+        let (losses, mut left) = total.split_at(micro_batches.len());
+        let device = Device::current()?;
+        let mut next = |like: &Tensor| {
+            let shape = like.shape()?.clone();
+            let (own, rest) = left.split_at(shape.numel());
+            left = rest;
+            Ok(Tensor::from_slice_on(&device, own, shape).cast(like.dtype()))
+        };
+        let gradients = gradients.into_iter().map(|like| next(&like)).collect::<Result<Vec<Tensor>>>()?;
+        for update in updates.iter_mut().filter(|update| update.next.dtype().is_float()) {
+            update.next = next(&update.next)?;
+        }
+        let losses = || losses.iter().map(|loss| f64::from(*loss)).zip(&micro_batches);
+        let whole = losses().map(|(loss, part)| loss * part.weight_fraction).sum::<f64>();
+        let loss = Tensor::from_slice_on(&device, &[whole as f32], [1]);
+        let mut rng = self.rng.clone();
+        let pass = ForwardContext::train(&mut rng).with_updates(updates);
+        self.optimizer.step_with_gradients(&mut self.model, loss, gradients, pass)?;
+        let weighted = losses().map(|(loss, part)| loss * part.weight).sum();
+        let (loss, _) = losses().next_back().expect("there is at least one micro-batch");
+        Ok(BatchLoss { loss, weighted })
+    }
+}
