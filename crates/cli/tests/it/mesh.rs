@@ -89,9 +89,8 @@ fn ranks_train_to_the_loss_of_one_process() {
 
 #[test]
 fn shards_give_the_same_model_file_on_any_number_of_ranks() {
-    if !has_launcher("training with shards in several processes") {
-        return;
-    }
+    let installations = installations("training with shards in several processes");
+    let Some(installation) = installations.first() else { return };
     let dir = TempDir::new("mesh-shards");
     // Dropout and batch norm; 1438 examples leave a batch of 38, whose shards have 9 or 10 examples.
     let network = "input = [64]\n[[layer]]\nkind = \"linear\"\nout_features = 24\n[[layer]]\nkind = \"batch_norm\"\n\
@@ -110,18 +109,19 @@ fn shards_give_the_same_model_file_on_any_number_of_ranks() {
     let one = alone(&train("4", "one"));
     assert!(history(&one)[3][2] > 0.7, "{one}");
     for (ranks, out) in [(2, "two"), (4, "four")] {
-        let (report, _) = report(mesh_run(&dir, ranks, &train("4", out)));
+        let (report, _) = report(mesh_run(&dir, installation, ranks, &train("4", out)));
         assert_eq!(history(&report), history(&one), "{ranks} ranks");
         assert!(model(out) == model("one"), "{ranks} ranks write another model file");
     }
     // A run of two ranks continues on one and on four.
-    report(mesh_run(&dir, 2, &train("2", "first")));
+    report(mesh_run(&dir, installation, 2, &train("2", "first")));
     copy_folder(&dir.0.join("first"), &dir.0.join("second"));
     alone(&["train", "--resume", "first", "--epochs", "4", "--json"]);
-    report(mesh_run(&dir, 4, &["train", "--resume", "second", "--epochs", "4", "--json"]));
+    report(mesh_run(&dir, installation, 4, &["train", "--resume", "second", "--epochs", "4", "--json"]));
     assert!(model("first") == model("one"), "resumed on one rank");
     assert!(model("second") == model("one"), "resumed on four ranks");
-    let refused = mesh_run(&dir, 2, &["train", "digits", "--shards", "1", "--out", "few"]).output().unwrap();
+    let refused =
+        mesh_run(&dir, installation, 2, &["train", "digits", "--shards", "1", "--out", "few"]).output().unwrap();
     let stderr = text(&refused.stderr);
     assert!(stderr.contains("--shards 1 is less than the number of ranks or devices, 2"), "{stderr}");
     assert!(!dir.0.join("few").exists());

@@ -1,8 +1,8 @@
 //! Products of packed integers with activations rounded to bytes.
 //!
 //! A lane is a row of the matrix. Each output adds its blocks in order of k, for one column and for many alike, so its bits depend neither
-//! on the number of columns nor on that of threads. Blocks are transposed and unpacked as they come from memory: for one column in
-//! registers, for several once for all of them, into memory that the first-level cache holds.
+//! on the number of columns nor on that of threads. Blocks are transposed and unpacked as they come from memory: for 1, 4 or 8 columns in
+//! registers, for other numbers once for all of them, into memory that the first-level cache holds.
 
 use panoply_host::pool::Pool;
 use panoply_ir::DType;
@@ -74,10 +74,7 @@ impl IntegerProduct {
             if self.n < L::COUNT {
                 return self.few_rows::<L, F>(pool);
             }
-            match self.m {
-                1 => self.vector::<L, F>(self.weight, first, end),
-                _ => self.matrix::<L, F>(self.weight, pool, first, end),
-            }
+            self.any_rows::<L, F>(self.weight, pool, first, end)
         }
     }
 
@@ -98,10 +95,19 @@ impl IntegerProduct {
             }
         }
         // SAFETY: the caller's promise; the copy has as many rows as lanes.
+        unsafe { self.any_rows::<L, F>(start, pool, 0, self.n) }
+    }
+
+    /// Multiplies rows with all columns: the sums of few columns stay in registers while the rows are read.
+    #[inline(always)]
+    unsafe fn any_rows<L: Lanes, F: Format>(&self, weight: *const u8, pool: &Pool, first: usize, end: usize) {
+        // SAFETY: the caller's promise.
         unsafe {
             match self.m {
-                1 => self.vector::<L, F>(start, 0, self.n),
-                _ => self.matrix::<L, F>(start, pool, 0, self.n),
+                1 => self.few_columns::<L, F, 1>(weight, first, end),
+                4 if L::COLUMNS >= 4 => self.few_columns::<L, F, 4>(weight, first, end),
+                8 if L::COLUMNS >= 8 => self.few_columns::<L, F, 8>(weight, first, end),
+                _ => self.matrix::<L, F>(weight, pool, first, end),
             }
         }
     }
@@ -135,9 +141,9 @@ impl IntegerProduct {
         }
     }
 
-    /// One column.
+    /// `C` columns, all there are.
     #[inline(always)]
-    unsafe fn vector<L: Lanes, F: Format>(&self, weight: *const u8, first: usize, end: usize) {
+    unsafe fn few_columns<L: Lanes, F: Format, const C: usize>(&self, weight: *const u8, first: usize, end: usize) {
         let mut words = [0u32; BLOCK_WORDS * 16];
         let words = words.as_mut_ptr();
         let parts = F::ELEMS / BLOCK;
@@ -145,16 +151,18 @@ impl IntegerProduct {
         unsafe {
             for at in (first..end).step_by(L::COUNT) {
                 let start = self.lane_start::<L>(at);
-                let mut sum = [L::splat_float(0.0)];
+                let mut sums = [L::splat_float(0.0); C];
                 for block in 0..self.x.k / F::ELEMS {
                     let (words, halves) = self.block::<L, F>(weight, start, block, words);
                     let head = F::head::<L>(words, halves);
                     each_part!(F, j, {
                         let part = F::part(&head, words, j);
-                        self.add::<L, F, 1>(&part, 0, block * parts + j, &mut sum);
+                        self.add::<L, F, C>(&part, 0, block * parts + j, &mut sums);
                     });
                 }
-                self.write::<L>(sum[0], 0, start, at, end);
+                for (column, sum) in sums.into_iter().enumerate() {
+                    self.write::<L>(sum, column, start, at, end);
+                }
             }
         }
     }
