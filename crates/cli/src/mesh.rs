@@ -1,6 +1,7 @@
 //! `panoply mesh`: runs one command in several processes.
 
 use std::fs::File;
+use std::io::ErrorKind;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -78,6 +79,7 @@ fn run_ranks(arguments: &RunArguments) -> Result<ExitCode> {
     if let Some(folder) = &arguments.log_dir {
         std::fs::create_dir_all(folder).map_err(|error| log_error(folder, error))?;
         let folder = std::path::absolute(folder).map_err(|error| log_error(folder, error))?;
+        (1..arguments.ranks.get()).try_for_each(|rank| remove_log(&log_file(&folder, rank)))?;
         rank.extend(["--log-dir".to_string(), folder.to_string_lossy().into_owned()]);
     }
     rank.push("--".to_string());
@@ -158,6 +160,16 @@ fn log_file(folder: &Path, rank: usize) -> PathBuf {
     folder.join(format!("rank-{rank}.log"))
 }
 
+/// Removes the log of an earlier run, whose error would be reported for a rank that does not start.
+fn remove_log(path: &Path) -> Result<()> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            Err(Error::io(format!("cannot remove {}", path.display()), error))
+        }
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
 /// Returns the first error message of a rank in its log.
 fn first_error(log: &Path, rank: usize) -> Option<String> {
     let text = String::from_utf8_lossy(&std::fs::read(log).ok()?).into_owned();
@@ -188,6 +200,11 @@ mod tests {
             note(),
             "logs/rank-3.log: panoply: rank 3: out of memory".replace('/', std::path::MAIN_SEPARATOR_STR)
         );
+        // The next run replaces the logs.
+        for rank in 1..4 {
+            remove_log(&log_file(&folder, rank)).unwrap();
+        }
+        assert_eq!(note(), "the output of the ranks from 1 is in logs");
         std::fs::remove_dir_all(&folder).unwrap();
     }
 }

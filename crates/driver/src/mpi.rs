@@ -14,7 +14,7 @@ use std::ffi::{CStr, c_char, c_int};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use panoply_device::{Result, Wire};
+use panoply_device::{Error, Result, Wire};
 
 use crate::library::{Opened, Words};
 use crate::library_search;
@@ -25,6 +25,9 @@ const LOCAL: i32 = 1;
 const GLOBAL: i32 = LOCAL | if cfg!(target_vendor = "apple") { 0x8 } else { 0x100 };
 /// Buffer size for `MPI_MAX_LIBRARY_VERSION_STRING` of every implementation, which is at most 8192.
 const MAX_VERSION: usize = 1 << 14;
+
+/// Names in the version texts of the implementations that have the interface of MPICH.
+const MPICH_NAMES: [&str; 4] = ["MPICH", "MVAPICH", "Intel(R) MPI", "Intel MPI"];
 
 /// A binary interface (ABI) of MPI: the types and values of its constants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,30 +92,40 @@ impl Interface {
 }
 
 impl MpiLibrary {
-    /// Opens the library of an interface that the system's loader finds.
+    /// Opens the library of an interface that the system's loader finds. Open MPI 1.10 has the file name of MPICH, so the interface of the
+    /// result can be that of Open MPI.
     ///
     /// # Errors
-    /// The library is missing, or lacks a function.
+    /// The library is missing, lacks a function, or has none of the interfaces.
     pub fn open(interface: Interface, visibility: Visibility) -> Result<MpiLibrary> {
         let library = Opened::open_with_flags(interface.words(), None, Some(visibility.flags()))?;
         MpiLibrary::new(library, interface)
     }
 
-    /// Opens a file. Its name and its symbols determine its interface.
+    /// Opens the file that `PANOPLY_MPI_LIBRARY` names, or that was installed with the launcher. Its name, its symbols and its version
+    /// determine its interface.
     ///
     /// # Errors
     /// The file is not a library of one of the interfaces.
     pub fn open_file(path: &Path, visibility: Visibility) -> Result<MpiLibrary> {
         let is_standard = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(standard::STEM));
         let expected = if is_standard { Interface::Standard } else { Interface::Mpich };
-        let library = Opened::open_with_flags(expected.words(), Some(path), Some(visibility.flags()))?;
-        // SAFETY: the address of a symbol fits a usize, and nothing is read from the address.
-        let has_world = unsafe { library.function::<usize>("", &[openmpi::WORLD]) }.is_ok();
-        MpiLibrary::new(library, if has_world { Interface::OpenMpi } else { expected })
+        let words = Words { install: "check PANOPLY_MPI_LIBRARY", ..*expected.words() };
+        let library = Opened::open_with_flags(&words, Some(path), Some(visibility.flags()))?;
+        MpiLibrary::new(library, expected)
     }
 
-    fn new(library: Opened, interface: Interface) -> Result<MpiLibrary> {
+    /// Determines the interface of a library, which is `expected` by its file name. Constants of another interface are undefined behavior.
+    fn new(library: Opened, expected: Interface) -> Result<MpiLibrary> {
         type GetVersion = unsafe extern "C" fn(*mut c_char, *mut c_int) -> c_int;
+        // SAFETY: the address of a symbol fits a usize, and nothing is read from the address.
+        let has_world = unsafe { library.function::<usize>("", &[openmpi::WORLD]) }.is_ok();
+        let interface = match expected {
+            // The standard reserves the file name, and the symbol can be that of a library below.
+            Interface::Standard => Interface::Standard,
+            Interface::OpenMpi | Interface::Mpich if has_world => Interface::OpenMpi,
+            Interface::OpenMpi | Interface::Mpich => expected,
+        };
         let words = interface.words();
         // SAFETY: the type is that of the MPI standard.
         let get: GetVersion =
@@ -123,6 +136,11 @@ impl MpiLibrary {
         text[MAX_VERSION - 1] = 0;
         // SAFETY: the last byte is 0.
         let version = unsafe { CStr::from_ptr(text.as_ptr()) }.to_string_lossy();
+        if interface == Interface::Mpich && !is_mpich(&version) {
+            let (file, version) = (&library.file, short_version(&version));
+            let message = format!("{}: {file} has the version `{version}`, {}", words.kind, words.lacking);
+            return Err(Error::unavailable(message));
+        }
         Ok(MpiLibrary { library, interface, version: short_version(&version) })
     }
 
@@ -179,6 +197,12 @@ pub fn installed(file: &str) -> Option<PathBuf> {
     library_search::find(&folders, file).filter(|library| library.flaw.is_none()).map(|library| library.path)
 }
 
+/// Returns true for the version text of an implementation that has the interface of MPICH.
+fn is_mpich(version: &str) -> bool {
+    let version = version.to_uppercase();
+    MPICH_NAMES.iter().any(|name| version.contains(&name.to_uppercase()))
+}
+
 /// Returns the name and the number of the version text, whose form differs.
 fn short_version(text: &str) -> String {
     let line = text.lines().next().unwrap_or_default();
@@ -202,6 +226,21 @@ mod tests {
     }
 
     #[test]
+    fn mpich_and_its_relatives_are_recognized_by_their_version() {
+        for version in [
+            "MPICH Version:      4.0.2\nMPICH Release date: Thu Apr 7",
+            "MVAPICH2 Version      :\t2.3.7",
+            "Intel(R) MPI Library 2021.10 for Linux* OS\n",
+            "MPI VERSION    : CRAY MPICH version 8.1.25.17 (ANL base 3.4a2)",
+        ] {
+            assert!(is_mpich(version), "{version}");
+        }
+        for version in ["Open MPI v1.10.7, package: Open MPI root@host Distribution", "Other MPI 1.0", ""] {
+            assert!(!is_mpich(version), "{version}");
+        }
+    }
+
+    #[test]
     fn libraries_of_an_interface_open_and_others_are_rejected() {
         let mut opened = 0;
         for interface in [Interface::OpenMpi, Interface::Mpich] {
@@ -217,6 +256,6 @@ mod tests {
         let Err(error) = MpiLibrary::open_file(Path::new("/none/libmpi_abi.so.1"), Visibility::Local) else {
             panic!("a missing file opens")
         };
-        assert_eq!(error.message(), "mpi: /none/libmpi_abi.so.1 cannot be loaded; install MPICH 5");
+        assert_eq!(error.message(), "mpi: /none/libmpi_abi.so.1 cannot be loaded; check PANOPLY_MPI_LIBRARY");
     }
 }

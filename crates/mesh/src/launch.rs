@@ -83,7 +83,8 @@ impl MpiLauncher {
             return Some(path);
         }
         let program = std::fs::canonicalize(&self.program).ok()?;
-        ranks::library_in(&program.parent()?.parent()?.join("lib"), self.kind)
+        let prefix = program.parent()?.parent()?;
+        ["lib", "lib64"].iter().find_map(|folder| ranks::library_in(&prefix.join(folder), self.kind))
     }
 
     /// Runs a program in several processes and waits for them. Each finds the others by [`RankGroup::open`](crate::RankGroup::open).
@@ -163,7 +164,7 @@ pub fn announce() -> Result<()> {
     Ok(())
 }
 
-/// Tells the process that started the launcher how the process of a rank ended.
+/// Tells the process that started the launcher how the process of a rank failed: by a signal, or an exit code other than 0.
 pub fn report(rank: usize, status: ExitStatus) {
     let line = format!("{RANK}{rank}{ENDED}{}\n", ending(status));
     // If stderr is closed, the launcher's own message remains.
@@ -218,25 +219,35 @@ fn version(text: &str) -> Option<(LauncherKind, String)> {
 /// Copies lines to `to`. Messages of the launcher about a lost process go to stderr, and announcements of ranks nowhere.
 fn forward(from: impl Read, to: &mut dyn Write, lost: &Mutex<Lost>, failure: &Sender<()>) {
     let (mut from, mut line) = (BufReader::new(from), Vec::new());
+    // A rule, held back until the next line tells whether it is the launcher's.
+    let mut rule: Vec<u8> = Vec::new();
     // If the reader of `to` has ended, the launcher must still be able to write.
     while from.read_until(b'\n', &mut line).is_ok_and(|length| length > 0) {
         let text = String::from_utf8_lossy(&line);
-        match lost.lock().unwrap_or_else(PoisonError::into_inner).read(text.trim_end()) {
+        // The lock ends here: a write can block.
+        let origin = lost.lock().unwrap_or_else(PoisonError::into_inner).read(text.trim_end());
+        if !rule.is_empty() {
+            let _ = if origin == Line::Launcher { std::io::stderr().write_all(&rule) } else { to.write_all(&rule) };
+            rule.clear();
+        }
+        match origin {
             Line::Announcement(start) => drop(to.write_all(&text.as_bytes()[..start])),
             Line::Report(start) => {
                 let _ = to.write_all(&text.as_bytes()[..start]);
                 let _ = failure.send(());
             }
             Line::Launcher => drop(std::io::stderr().write_all(&line)),
-            kind @ (Line::Failure | Line::Other) => {
+            Line::Rule => rule.extend_from_slice(&line),
+            Line::Failure | Line::Other => {
                 let _ = to.write_all(&line).and_then(|()| to.flush());
-                if kind == Line::Failure {
+                if origin == Line::Failure {
                     let _ = failure.send(());
                 }
             }
         }
         line.clear();
     }
+    let _ = to.write_all(&rule).and_then(|()| to.flush());
 }
 
 /// Ends the launcher, and through it all ranks, if it goes on for long after a rank reported an error.
@@ -281,6 +292,8 @@ struct Lost {
     announced: Vec<(usize, u32)>,
     /// True if the next line tells how the rank ended.
     is_split: bool,
+    /// True after the first line of the message of MPICH's launcher. Before it, similar lines are the output of ranks.
+    has_banner: bool,
 }
 
 /// The origin of a line.
@@ -288,12 +301,14 @@ struct Lost {
 enum Line {
     /// A rank announces its process id, from this byte on: the line of another rank can lack its end so far.
     Announcement(usize),
-    /// A rank was ended by a signal, reported from this byte on.
+    /// A rank ended by a signal or with an error code, reported from this byte on.
     Report(usize),
     /// A rank reports an error.
     Failure,
     /// MPICH's launcher reports a lost process.
     Launcher,
+    /// A rule that starts the report of MPICH's launcher, or that a rank writes.
+    Rule,
     Other,
 }
 
@@ -344,17 +359,22 @@ impl Lost {
         Line::Other
     }
 
-    /// Reads how a rank ended. Its exit code alone can be that of all ranks, which end without the launcher's help.
+    /// Reads how a rank failed.
     fn read_report(&mut self, start: usize, rank: usize, how: &str) -> Line {
         if self.rank.is_none_or(|known| known == rank) {
             self.rank = Some(rank);
             self.how = self.how.take().or(Some(how.to_string()));
         }
-        if how.starts_with("signal") { Line::Report(start) } else { Line::Announcement(start) }
+        Line::Report(start)
     }
 
     /// Parses a line of the launcher of MPICH or Intel MPI, of which only the latter tells the rank.
     fn read_hydra(&mut self, line: &str) -> Line {
+        let is_rule = line.len() > 80 && line.bytes().all(|byte| byte == b'=');
+        self.has_banner |= line.starts_with("=   BAD TERMINATION");
+        if !self.has_banner {
+            return if is_rule { Line::Rule } else { Line::Other };
+        }
         if let Some(rest) = line.strip_prefix("=   ") {
             let behind = |mark: &str| rest.split_once(mark).map(|(_, rest)| rest);
             if rest.contains(" RUNNING AT ") {
@@ -372,7 +392,6 @@ impl Lost {
             self.how = self.how.take().or(how);
             return Line::Launcher;
         }
-        let is_rule = line.len() > 80 && line.bytes().all(|byte| byte == b'=');
         let is_advice = line.starts_with("This typically refers to a problem with your application")
             || line.starts_with("Please see the FAQ page for debugging suggestions");
         if is_rule || is_advice { Line::Launcher } else { Line::Other }
@@ -472,7 +491,11 @@ mod tests {
                 "rank 1 of 4 ended by exit code 2; all other ranks were stopped",
             ),
             (
-                &["=   RANK 2 PID 42 RUNNING AT host", "=   KILLED BY SIGNAL: 9 (Killed)"],
+                &[
+                    "=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES",
+                    "=   RANK 2 PID 42 RUNNING AT host",
+                    "=   KILLED BY SIGNAL: 9 (Killed)",
+                ],
                 "one of 4 ranks ended by signal 9 (Killed), the launcher names rank 2; all others were stopped",
             ),
             (
@@ -488,7 +511,8 @@ mod tests {
 
     #[test]
     fn announcement_is_cut_from_the_line_of_another_rank() {
-        let from = "panoply: rank 0 is process 40\nhalf a panoply: rank 1 is process 41\nline\npanoply: rank 1: x\n=   PID 41 RUNNING AT h\n";
+        let from = "panoply: rank 0 is process 40\nhalf a panoply: rank 1 is process 41\nline\n\
+                    panoply: rank 1: x\n=   BAD TERMINATION OF ONE\n=   PID 41 RUNNING AT h\n";
         let (mut to, lost, (failure, failures)) = (Vec::new(), Mutex::new(Lost::default()), mpsc::channel());
         forward(from.as_bytes(), &mut to, &lost, &failure);
         assert_eq!(String::from_utf8(to).unwrap(), "half a line\npanoply: rank 1: x\n");
@@ -497,6 +521,22 @@ mod tests {
         assert_eq!(ending(ExitStatus::from_raw(3 << 8)), "exit code 3");
         let lost = lost.into_inner().unwrap();
         assert_eq!((lost.announced, lost.rank, lost.process), (vec![(0, 40), (1, 41)], Some(1), Some(41)));
+    }
+
+    #[test]
+    fn rules_of_ranks_stay_in_their_output() {
+        let rule = "=".repeat(83);
+        let ranks = format!("{rule}\n=   epoch 1\n{rule}\n");
+        let report = format!("{rule}\n=   BAD TERMINATION OF ONE\n=   PID 41 RUNNING AT h\n{rule}\n");
+        for (from, expected) in [
+            (ranks.clone(), ranks.clone()),
+            (format!("{ranks}loss\n{report}"), format!("{ranks}loss\n")),
+            (format!("loss\n{rule}"), format!("loss\n{rule}")),
+        ] {
+            let (mut to, lost) = (Vec::new(), Mutex::new(Lost::default()));
+            forward(from.as_bytes(), &mut to, &lost, &mpsc::channel().0);
+            assert_eq!(String::from_utf8(to).unwrap(), expected);
+        }
     }
 
     #[test]
@@ -517,19 +557,23 @@ mod tests {
 
     #[test]
     fn launcher_that_goes_on_after_a_failure_is_stopped() {
-        // A rank that fails, and another that does not end.
+        // A rank that fails, with or without an error message, and another that does not end.
         let folder = std::env::temp_dir().join(format!("panoply-launcher-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
-        let program = folder.join("mpiexec");
-        let script = "#!/bin/sh\necho 'panoply: rank 1: cannot open x' >&2\nexec sleep 60\n";
-        std::fs::write(&program, script).unwrap();
-        assert!(Command::new("chmod").arg("+x").arg(&program).status().unwrap().success());
-        let launcher = MpiLauncher { program, kind: LauncherKind::Mpich, version: String::new() };
-        let start = Instant::now();
-        let ranks = NonZeroUsize::new(2).unwrap();
-        let error = launcher.run(ranks, Path::new("train"), &[] as &[&str]).unwrap_err();
-        assert_eq!(error.message(), "rank 1 of 2 ended; all other ranks were stopped");
-        assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+        for (name, line, ended) in [
+            ("message", "panoply: rank 1: cannot open x", "rank 1 of 2 ended"),
+            ("code", "panoply: rank 1 ended by exit code 101", "rank 1 of 2 ended by exit code 101"),
+        ] {
+            let program = folder.join(name);
+            std::fs::write(&program, format!("#!/bin/sh\necho '{line}' >&2\nexec sleep 60\n")).unwrap();
+            assert!(Command::new("chmod").arg("+x").arg(&program).status().unwrap().success());
+            let launcher = MpiLauncher { program, kind: LauncherKind::Mpich, version: String::new() };
+            let start = Instant::now();
+            let ranks = NonZeroUsize::new(2).unwrap();
+            let error = launcher.run(ranks, Path::new("train"), &[] as &[&str]).unwrap_err();
+            assert_eq!(error.message(), format!("{ended}; all other ranks were stopped"));
+            assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+        }
         std::fs::remove_dir_all(folder).unwrap();
     }
 }

@@ -69,7 +69,8 @@ impl<M: Module + Layer> ModelParallel<M> {
     /// or on none, unless a device fails.
     ///
     /// # Errors
-    /// If there are not as many optimizers as stages, the input does not fit the model, or the loss or a gradient is not finite.
+    /// If there are not as many optimizers as stages, the input does not fit the model, an optimizer has a gradient scaler, or
+    /// the loss, a gradient or a running statistic is not finite.
     pub fn step<R: UpdateRule>(
         &mut self,
         optimizers: &mut [Optimizer<R>],
@@ -80,6 +81,10 @@ impl<M: Module + Layer> ModelParallel<M> {
         let count = self.stages.len();
         if optimizers.len() != count {
             return Err(Error::mistake(format!("{} optimizers for {count} stages", optimizers.len())));
+        }
+        if optimizers.iter().any(|optimizer| optimizer.grad_scaler.is_some()) {
+            let error = Error::mistake("a gradient scaler of one stage cannot skip the step of the others");
+            return Err(error.note("train the stages in f32 or bf16, without `grad_scaler`"));
         }
         let mut generators: Vec<Rng> = (0..count).map(|_| rng.fork()).collect();
         let mut forwards = Vec::with_capacity(count);
@@ -121,13 +126,13 @@ impl<M: Module + Layer> ModelParallel<M> {
             steps.push((gradients, pass));
         }
         steps.reverse();
-        for ((Stage { device, .. }, (gradients, _)), optimizer) in self.stages.iter().zip(&steps).zip(&*optimizers) {
-            let finite = |gradient: &Tensor| gradient.is_finite().all(..).item::<bool>();
-            let all = device
-                .scope(|| gradients.iter().try_fold(true, |all, gradient| Ok::<_, Error>(all && finite(gradient)?)))?;
-            if !all && optimizer.grad_scaler.is_none() {
-                let message =
-                    format!("a gradient on {device} is not finite; the parameters from before the step are kept");
+        for ((Stage { device, model }, (gradients, pass)), optimizer) in
+            self.stages.iter().zip(&steps).zip(&*optimizers)
+        {
+            if !device.scope(|| optimizer.is_step_finite(model, gradients, pass))? {
+                let message = format!(
+                    "a gradient or running statistic on {device} is not finite; the parameters from before the step are kept"
+                );
                 return Err(Error::diverged(message).note("use a smaller learning rate or gradient clipping"));
             }
         }

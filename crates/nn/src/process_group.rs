@@ -30,7 +30,7 @@ pub trait ProcessGroup: Debug + Send + Sync {
     /// If the communication fails.
     fn broadcast(&self, values: &mut [f64]) -> Result<()>;
 
-    /// Sends values to another process, which must receive the same number. Can wait until it does.
+    /// Sends values to another process, which must receive the same number. May block until the other process receives them.
     ///
     /// # Errors
     /// If the communication fails.

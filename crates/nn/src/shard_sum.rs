@@ -156,17 +156,17 @@ fn add(sum: &mut [f32], values: &[f32]) {
 /// Copies the values of a process to all others, along a binomial tree.
 fn broadcast(group: &dyn ProcessGroup, root: usize, values: &mut [f32]) -> Result<()> {
     let ranks = group.ranks();
-    let place = (group.rank() + ranks - root) % ranks;
-    let rank = |place: usize| (place + root) % ranks;
-    // The lowest bit of a place that is set leads to its parent; the places below that bit are its children.
-    let mut bit = if place == 0 { ranks.next_power_of_two() } else { place & place.wrapping_neg() };
-    if place > 0 {
-        group.receive(rank(place - bit), values)?;
+    let relative = (group.rank() + ranks - root) % ranks;
+    let rank = |relative: usize| (relative + root) % ranks;
+    // The lowest bit of a relative rank that is set leads to its parent; the ranks below that bit are its children.
+    let mut bit = if relative == 0 { ranks.next_power_of_two() } else { relative & relative.wrapping_neg() };
+    if relative > 0 {
+        group.receive(rank(relative - bit), values)?;
     }
     while bit > 1 {
         bit /= 2;
-        if place + bit < ranks {
-            group.send(rank(place + bit), values)?;
+        if relative + bit < ranks {
+            group.send(rank(relative + bit), values)?;
         }
     }
     Ok(())

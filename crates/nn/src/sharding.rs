@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use panoply_tensor::{DType, Result, Rng, Tensor};
+use panoply_tensor::{DType, Error, Result, Rng, Tensor};
 
 use crate::layer::StateUpdate;
 use crate::process_group::ProcessGroup;
@@ -68,7 +68,18 @@ impl Sharding {
 
     /// Sums the values of all shards over all processes: losses of the micro-batches, gradients, and float buffers weighted by the shard.
     /// Sums are in f32.
+    ///
+    /// # Errors
+    /// If a buffer that is not float was updated, or the communication fails.
     pub fn total(&self, shards: Vec<ShardValues>) -> Result<Vec<f32>> {
+        let not_float = |update: &StateUpdate| !update.next.dtype().is_float();
+        if self.layout.shards > 1
+            && let Some(update) = shards.iter().flat_map(|shard| &shard.updates).find(|update| not_float(update))
+        {
+            let dtype = update.next.dtype();
+            let message = format!("a buffer of {dtype} that a training pass changes cannot be averaged over shards");
+            return Err(Error::mistake(message).note("train it in one process without shards"));
+        }
         let mut sums = PartialSums::new(self.layout, self.group.as_ref().map_or(0, |group| group.rank()));
         for ShardValues { losses, gradients, updates, weight } in shards {
             let mut values = Vec::new();

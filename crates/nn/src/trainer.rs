@@ -47,7 +47,7 @@ pub struct TrainConfig {
     /// Compute precision of the layers: f32, bf16 or f16. Parameters and optimizer state stay f32. With f16 the loss is scaled.
     pub precision: DType,
     /// Processes that train this model together, each on its rows of every batch. All must have the same model, data and random numbers.
-    /// Rank 0 evaluates. `None` trains in this process alone. Processes communicate once for each optimizer step.
+    /// Rank 0 evaluates. `None` trains in this process alone. Processes exchange gradients once for each optimizer step.
     pub group: Option<Arc<dyn ProcessGroup>>,
     /// Number of shards of every batch, at least the number of processes. Each shard has its own random numbers, batch norm uses the
     /// statistics of its shard, and gradients are summed in a fixed tree over the shards. The trained bits depend on the number of shards,
@@ -497,12 +497,12 @@ impl<M: Module + Layer + Clone, R: UpdateRule> Trainer<M, R> {
         &mut self,
         training: &TrainConfig,
         batch: &Batch,
-        MicroBatch { weight, weight_fraction: share, last }: MicroBatch,
+        MicroBatch { weight, weight_fraction, last }: MicroBatch,
     ) -> Result<BatchLoss> {
         let before = self.rng.clone();
         let mut pass = training.pass(batch, &mut self.rng);
         let loss = training.loss.compute(&self.model.forward(&batch.inputs, &mut pass), &batch.targets);
-        let loss = if share < 1.0 { loss * share } else { loss };
+        let loss = if weight_fraction < 1.0 { loss * weight_fraction } else { loss };
         let stepped = match last {
             true => self.optimizer.step(&mut self.model, loss, pass),
             false => self.optimizer.accumulate(&mut self.model, &loss, pass),
@@ -511,7 +511,7 @@ impl<M: Module + Layer + Clone, R: UpdateRule> Trainer<M, R> {
             Some(place) => error.note(format!("the first non-finite values are {place}")),
             None => error,
         })?;
-        let loss = loss / share;
+        let loss = loss / weight_fraction;
         Ok(BatchLoss { loss, weighted: loss * weight })
     }
 

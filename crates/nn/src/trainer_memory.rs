@@ -79,7 +79,7 @@ impl<M: Module + Layer + Clone, R: UpdateRule> Trainer<M, R> {
         let gradients = usize::from(training.accumulate_grad_batches > 1).max(training.own_shards());
         let kept = gradients as u64 + u64::from(training.ema_decay.is_some());
         match self.memory_plan(training, train, training.rows_together(batch)) {
-            Ok(plan) => Ok(plan.allocated_bytes() + kept * param_bytes(&self.model)?),
+            Ok(plan) => Ok(plan.allocated_bytes().saturating_add(kept.saturating_mul(param_bytes(&self.model)?))),
             Err(error) if error.is_out_of_memory() => Ok(u64::MAX),
             Err(error) => Err(error),
         }

@@ -37,6 +37,11 @@ impl TrainConfig {
         if self.group.is_none() && self.shards.is_none() {
             return Ok(None);
         }
+        if shards > self.batch_size.max(ranks) {
+            let message =
+                format!("shards = {shards}: a batch of {} examples cannot be divided so often", self.batch_size);
+            return Err(Error::mistake(message).note("use at most as many shards as examples"));
+        }
         let is_cpu = Device::current()?.device_string().starts_with("cpu");
         // Devices of processes can differ in kind; all must use the same messages.
         let mut bytes = [if is_cpu { CPU_BUCKET } else { GPU_BUCKET } as f64];
@@ -48,7 +53,7 @@ impl TrainConfig {
 
     /// Returns the number of examples of a batch that are computed together at most.
     pub(crate) fn rows_together(&self, batch: usize) -> usize {
-        batch.div_ceil(self.num_shards())
+        batch.div_ceil(Shard::filled(self.num_shards(), batch))
     }
 
     /// Returns the number of shards of a batch.
@@ -73,7 +78,7 @@ impl<M: Module + Layer + Clone, R: UpdateRule> Trainer<M, R> {
         (training, sharding): (&TrainConfig, &Sharding),
         pending: &mut Option<PendingStep>,
         batch: &Batch,
-        part: MicroBatch,
+        micro_batch: MicroBatch,
         mass: impl Fn(Range<usize>) -> f64,
     ) -> Result<BatchLoss> {
         let start = PendingStep {
@@ -83,21 +88,23 @@ impl<M: Module + Layer + Clone, R: UpdateRule> Trainer<M, R> {
             batches: self.state.step,
         };
         let mut step = pending.take().unwrap_or(start);
-        step.micro_batches.push(part);
+        step.micro_batches.push(micro_batch);
         let (rng, batches, before) = (step.rng.clone(), step.batches, self.rng.clone());
         let done =
-            self.add_micro_batch((training, sharding), &mut step, batch, mass).and_then(|loss| match part.last {
-                true => self.apply_shards(sharding, step),
-                false => {
-                    *pending = Some(step);
-                    Ok(BatchLoss { loss, weighted: 0.0 })
+            self.add_micro_batch((training, sharding), &mut step, batch, mass).and_then(|loss| {
+                match micro_batch.last {
+                    true => self.apply_shards(sharding, step),
+                    false => {
+                        *pending = Some(step);
+                        Ok(BatchLoss { loss, weighted: 0.0 })
+                    }
                 }
             });
         done.map_err(|error| {
-            let place = self.locate_nonfinite(training, &self.own_rows(sharding, batch), before);
+            let found = self.locate_nonfinite(training, &self.own_rows(sharding, batch), before);
             (self.rng, self.state.step) = (rng, batches);
-            match place {
-                Some(place) => error.note(format!("the first non-finite values are {place}")),
+            match found {
+                Some(found) => error.note(format!("the first non-finite values are {found}")),
                 None => error,
             }
         })
@@ -105,12 +112,10 @@ impl<M: Module + Layer + Clone, R: UpdateRule> Trainer<M, R> {
 
     /// Returns the rows of a batch that this process computes.
     fn own_rows(&self, sharding: &Sharding, batch: &Batch) -> Batch {
-        let (own, rows) = (sharding.own(), batch.len().unwrap_or(0));
-        let [start, end] = [own.start, own.end].map(|shard| rows * shard / sharding.layout.shards);
-        match start < end {
-            true => batch.map(|part| part.narrow(0, start, end - start)),
-            false => batch.clone(),
-        }
+        let count = batch.len().unwrap_or(0);
+        let shards = sharding.own().map(|number| Shard::rows(number, sharding.layout.shards, count));
+        let own = shards.filter(|rows| !rows.is_empty()).reduce(|first, last| first.start..last.end);
+        own.map_or_else(|| batch.clone(), |own| batch.map(|tensor| tensor.narrow(0, own.start, own.len())))
     }
 
     /// Adds the values of a micro-batch to those of each shard. Returns the mean loss of the rows of this process.
@@ -124,11 +129,11 @@ impl<M: Module + Layer + Clone, R: UpdateRule> Trainer<M, R> {
         let before = self.rng.clone();
         // One fork for each batch, however many numbers a shard draws.
         let random = sharding.forks.then(|| self.rng.fork());
-        let part = *step.micro_batches.last().expect("it was added");
+        let micro_batch = *step.micro_batches.last().expect("it was added");
         let (rows, mut sum, mut weights) = (batch.len()?, 0.0, 0.0);
         for (at, number) in sharding.own().enumerate() {
             let shard = Shard::new(number, sharding.layout.shards, rows, &mass);
-            let own = batch.map(|part| shard.of(part));
+            let own = batch.map(|tensor| shard.of(tensor));
             let mut rng = match &random {
                 Some(random) => {
                     let mut random = random.clone();
@@ -145,11 +150,11 @@ impl<M: Module + Layer + Clone, R: UpdateRule> Trainer<M, R> {
             let pass = training.pass(&own, &mut rng).with_updates(updates);
             let mut pass = if sharding.forks { pass } else { pass.sharded(Some(shard.clone())) };
             let loss = training.loss.compute(&self.model.forward(&own.inputs, &mut pass), &own.targets);
-            let values = self.shard_values(&loss, pass, &shard, (part.weight_fraction, earlier))?;
+            let values = self.shard_values(&loss, pass, &shard, (micro_batch.weight_fraction, earlier))?;
             let loss = f64::from(values.losses.last().expect("it was computed").to_vec::<f32>()?[0]);
             (sum, weights) = (sum + loss, weights + shard.weight);
             match step.shards.get_mut(at) {
-                Some(place) => *place = values,
+                Some(slot) => *slot = values,
                 None => step.shards.push(values),
             }
             if random.is_none() {

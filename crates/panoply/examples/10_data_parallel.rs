@@ -1,6 +1,6 @@
 //! Data-parallel training: two ranks train one model, each on its shards of every batch, and end with the bits of one process.
 //!
-//! Without a launcher the ranks are two threads. Under Open MPI they are processes: `mpirun -n 2 target/release/examples/10_data_parallel`.
+//! Without a launcher the ranks are two threads. Under MPI they are processes: `mpirun -n 2 target/release/examples/10_data_parallel`.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;

@@ -22,7 +22,7 @@
 use std::cell::Cell;
 use std::ffi::OsString;
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use panoply_host::pool::MAX_THREADS;
@@ -92,9 +92,9 @@ pub enum LogLevel {
 pub struct Launcher {
     /// MPI implementation or protocol of the launcher.
     pub kind: LauncherKind,
-    /// Number of processes that it started, unless it does not tell.
+    /// Number of processes; `None` if the launcher sets no variable for it.
     pub ranks: Option<usize>,
-    /// Number of this process, unless it does not tell.
+    /// Number of this process; `None` if the launcher sets no variable for it.
     pub rank: Option<usize>,
     /// Environment variable that tells the launcher, with its value: `PMI_SIZE=2`.
     pub variable: String,
@@ -169,14 +169,26 @@ impl Launcher {
     }
 }
 
-/// Returns the path of a program: the first of its name in the folders of the variable `PATH`, or the name itself if it contains a folder.
+/// Returns the path of a program: the first executable file of its name in the folders of the variable `PATH`, or the name itself if it
+/// contains a folder.
 pub fn find_program(name: &str) -> Option<PathBuf> {
     let path = PathBuf::from(name);
     if path.components().count() > 1 {
         return path.is_file().then_some(path);
     }
     let folders = std::env::var_os("PATH")?;
-    std::env::split_paths(&folders).map(|folder| folder.join(name)).find(|path| path.is_file())
+    std::env::split_paths(&folders).map(|folder| folder.join(name)).find(|path| is_executable(path))
+}
+
+#[cfg(unix)]
+fn is_executable(path: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    path.metadata().is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
+}
+
+#[cfg(not(unix))]
+fn is_executable(path: &Path) -> bool {
+    path.is_file()
 }
 
 /// Returns the settings of this process. The environment is read at the first call.

@@ -39,7 +39,7 @@ pub fn wire() -> Result<Option<Arc<dyn Wire>>> {
 #[cfg(all(feature = "mpi", unix))]
 use mpi::connect;
 #[cfg(all(feature = "mpi", unix))]
-pub use mpi::{library, library_in};
+pub use mpi::{check_support, library, library_in};
 
 #[cfg(not(all(feature = "mpi", unix)))]
 fn connect(launcher: &Launcher) -> Result<Option<Arc<dyn Wire>>> {
@@ -48,6 +48,15 @@ fn connect(launcher: &Launcher) -> Result<Option<Arc<dyn Wire>>> {
         "{} started this process ({variable}), but this program was built without MPI",
         kind.name()
     )))
+}
+
+/// Returns an error if this program was built without MPI.
+///
+/// # Errors
+/// The feature `mpi` is disabled, or the system is not Unix.
+#[cfg(not(all(feature = "mpi", unix)))]
+pub fn check_support() -> Result<()> {
+    Err(without_mpi("this program was built without MPI"))
 }
 
 /// Returns the library that the ranks of this kind of launcher open: this file, else the first that the system finds. It is loaded, but
@@ -77,13 +86,24 @@ mod mpi {
 
     use super::*;
 
+    /// Returns an error if this program was built without MPI.
+    ///
+    /// # Errors
+    /// The feature `mpi` is disabled, or the system is not Unix.
+    pub fn check_support() -> Result<()> {
+        Ok(())
+    }
+
     /// Opens the launcher's library and connects. A launcher that does not tell the number of ranks can have started only one.
     pub fn connect(launcher: &Launcher) -> Result<Option<Arc<dyn Wire>>> {
         let Launcher { kind, ranks, variable, .. } = launcher;
         let started = || format!("{} started this process ({variable})", kind.name());
         let library = open(*kind, Visibility::Global).map_err(|error| {
             let error = error.note(started());
-            other_library(*kind).into_iter().fold(error, Error::note)
+            // A chosen file does not depend on the libraries that are installed.
+            let is_chosen = env::settings().is_ok_and(|settings| settings.mpi_library.is_some());
+            let other = if is_chosen { None } else { other_library(*kind) };
+            other.into_iter().fold(error, Error::note)
         })?;
         check_family(*kind, &library, &started())?;
         let (file, version) = (library.file(), &library.version);

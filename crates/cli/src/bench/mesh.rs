@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use clap::Args;
-use panoply::mesh::{DArray, Layout, Mesh, RankGroup};
+use panoply::mesh::{DArray, Layout, Mesh, MpiLauncher, RankGroup};
 use panoply::nn::data::{Dataset, Targets};
 use panoply::nn::trainer::{Callback, StepReport};
 use panoply::nn::{Mlp, ProcessGroup, Sgd, TrainConfig, Trainer};
@@ -82,9 +82,12 @@ pub fn run(arguments: &BenchMeshCommand) -> Result<ExitCode> {
         print(row, line);
         let (row, line) = cholesky(&mesh, &sizes, arguments.min_time)?;
         print(row, line);
-        match training(arguments, &sizes)? {
-            Some((row, line)) => print(row, line),
-            None => note!("no training row: it needs Open MPI's `mpirun` (Debian: openmpi-bin)"),
+        match MpiLauncher::find() {
+            Ok(_) => {
+                let (row, line) = training(arguments, &sizes)?;
+                print(row, line);
+            }
+            Err(error) => note!("no training row: {error}"),
         }
         Ok::<(), Error>(())
     })?;
@@ -184,12 +187,8 @@ fn cholesky(mesh: &Mesh, sizes: &Sizes, min_time: f64) -> Result<(Value, String)
     Ok((row, line))
 }
 
-/// Measures a training step of one process with several threads, and of as many ranks with one thread each. `None` without a launcher.
-fn training(arguments: &BenchMeshCommand, sizes: &Sizes) -> Result<Option<(Value, String)>> {
-    let launcher = Command::new("mpirun").arg("--version").stdin(Stdio::null()).output();
-    if launcher.is_err() {
-        return Ok(None);
-    }
+/// Measures a training step of one process with several threads, and of as many ranks with one thread each, which `panoply mesh run` starts.
+fn training(arguments: &BenchMeshCommand, sizes: &Sizes) -> Result<(Value, String)> {
     let own = std::env::current_exe().map_err(|error| Error::io("cannot find this program", error))?;
     let measure = |ranks: usize| -> Result<f64> {
         let mut command = Command::new(&own);
@@ -228,7 +227,7 @@ fn training(arguments: &BenchMeshCommand, sizes: &Sizes) -> Result<Option<(Value
         "{name:<40} {:>10}, {WORKERS} ranks with one thread: {ratio:.3} × one process with {WORKERS} threads",
         duration(several)
     );
-    Ok(Some((row, line)))
+    Ok((row, line))
 }
 
 /// Times of training steps, from one report to the next.

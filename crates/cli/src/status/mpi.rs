@@ -13,9 +13,9 @@ pub struct MpiRow {
 }
 
 impl MpiRow {
-    /// Asks launcher and library for their versions; MPI is not initialized.
+    /// Asks launcher and library for their versions; MPI is not initialized. A build without MPI asks neither.
     pub fn read() -> MpiRow {
-        let launcher = MpiLauncher::find();
+        let launcher = ranks::check_support().and_then(|()| MpiLauncher::find());
         let library =
             launcher.as_ref().ok().map(|launcher| ranks::library(launcher.kind, launcher.library().as_deref()));
         MpiRow { launcher, library }

@@ -1,4 +1,5 @@
-//! `manifest.json`: the description of a run, its result, and the commands to resume or use it. The model file contains it as well.
+//! `manifest.json`: the description of a run, its result, and the commands to resume or use it. The model file contains it as well, without what differs
+//! between equal runs.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -412,7 +413,7 @@ impl Manifest {
         parse(text, file.path())
     }
 
-    /// Returns the metadata for a model file.
+    /// Returns the metadata for a model file: this manifest without devices, commands and durations, so that equal runs write equal files.
     pub fn metadata(&self) -> Result<HashMap<String, String>> {
         let mut own = self.clone();
         (own.device, own.devices, own.commands) = (serde_json::Value::Null, Vec::new(), Commands::default());

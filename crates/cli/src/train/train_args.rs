@@ -44,8 +44,8 @@ pub struct TrainArgs {
     /// Gradient accumulation: batches per optimizer step [default: 1]
     #[arg(long, alias = "gradient-accumulation-steps", value_name = "N", value_parser = parse_count)]
     pub accumulate_grad_batches: Option<usize>,
-    /// Shards of every batch, at least the number of devices or ranks: the trained bits depend on this number, not on how many devices of
-    /// one kind share the work [default: one for each device, with the random numbers of one]
+    /// Shards of every batch, at least the number of devices or ranks: with a batch size that is a number, the trained bits depend on this
+    /// number, not on how many devices of one kind share the work [default: one per device; dropout and augmentation as on one device]
     #[arg(long, visible_alias = "num-shards", value_name = "N", value_parser = parse_count)]
     pub shards: Option<usize>,
     /// Optimizer [default: adamw]

@@ -5,6 +5,7 @@
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::fmt;
+use std::io::Write as _;
 use std::ptr::null_mut;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{sleep, yield_now};
@@ -88,6 +89,8 @@ impl<H: Copy + Send + Sync> MpiWire<H> {
     }
 
     /// Starts a request and waits until it is complete. The library is locked during calls only.
+    ///
+    /// If the wait fails, the library can still write to the buffers of the request, which the caller would release. Then all ranks end.
     fn complete(&self, function: &str, start: impl FnOnce(&Functions<H>, *mut H) -> c_int) -> Result<()> {
         // The initial value does not matter: the call writes it.
         let mut request = self.constants.world;
@@ -101,8 +104,13 @@ impl<H: Copy + Send + Sync> MpiWire<H> {
             let table = self.table();
             // SAFETY: the request was started and is not complete; the constant means that no status is wanted.
             let code = unsafe { (table.test)(&mut request, &mut done, self.constants.status_ignore as *mut c_void) };
-            self.check(function, &table, code)?;
+            let checked = self.check(function, &table, code);
             drop(table);
+            if let Err(error) = checked {
+                // If stderr is closed, the exit code remains.
+                let _ = writeln!(std::io::stderr(), "panoply: rank {}: {error}", self.rank);
+                self.abort(1);
+            }
             match done {
                 0 if poll < EAGER_POLLS => yield_now(),
                 0 => sleep(PAUSE),

@@ -1,6 +1,5 @@
 //! Data-parallel training: the same bits on any number of ranks with a fixed number of shards, and one exchange of gradients for each step.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -149,47 +148,53 @@ fn shards_give_the_same_bits_on_any_number_of_ranks() {
 }
 
 #[test]
-fn fewer_shards_than_ranks_are_an_error() {
+fn shards_out_of_range_are_an_error() {
     let group: Arc<dyn ProcessGroup> = Arc::new(RankGroup::new(Arc::new(ThreadWire::connected(3).remove(0))));
     let training = TrainConfig { shards: Some(2), group: Some(group), ..TrainConfig::new(1, 60) };
     let (train, held) = data();
     let error = Device::get("cpu").unwrap().scope(|| fresh().fit(&training, &train, &held, &mut NoCallback));
     assert_eq!(error.unwrap_err().message(), "shards = 2: each of the 3 processes needs at least one shard");
+    let training = TrainConfig { shards: Some(100), ..TrainConfig::new(1, 60) };
+    let (train, held) = data();
+    let error = Device::get("cpu").unwrap().scope(|| fresh().fit(&training, &train, &held, &mut NoCallback));
+    assert_eq!(error.unwrap_err().message(), "shards = 100: a batch of 60 examples cannot be divided so often");
 }
 
-/// Shards with fewer examples than shards, and with an uneven number.
+/// Batches with fewer examples than shards, and with an uneven number.
 #[test]
 fn remainders_are_trained_with_any_number_of_ranks() {
-    // 450 examples: 112 batches of 4 and one of 2.
+    // 450 examples: 112 batches of 4 and one of 2. Batch norm needs two rows, so the third shard of each has none.
     let training = TrainConfig { shards: Some(3), ..TrainConfig::new(1, 4) };
-    let plain = |training: &TrainConfig, group| {
+    let plain = |training: &TrainConfig, group, norm: bool| {
         Device::get("cpu").unwrap().scope(|| {
             let (train, held) = data();
             let mut rng = Rng::seed_from_u64(1);
             let model = Sequential::new().add(Linear::new(64, 10, &mut rng));
+            let model = if norm { model.add(BatchNorm::new(10)) } else { model };
             let mut run = Trainer::new(model, AdamW::new(1e-2), rng);
             let training = TrainConfig { group, ..training.clone() };
             run.fit(&training, &train, &held, &mut NoCallback).unwrap();
             run
         })
     };
-    let one = plain(&training, None);
-    let on = |ranks: usize| -> Vec<Run> {
+    let on = |ranks: usize, norm: bool| -> Vec<Run> {
         std::thread::scope(|threads| {
             let (plain, training) = (&plain, &training);
             let start = |wire: ThreadWire| {
                 let group: Arc<dyn ProcessGroup> = Arc::new(RankGroup::new(Arc::new(wire)));
-                threads.spawn(move || plain(training, Some(group)))
+                threads.spawn(move || plain(training, Some(group), norm))
             };
             let threads: Vec<_> = ThreadWire::connected(ranks).into_iter().map(start).collect();
             threads.into_iter().map(|thread| thread.join().unwrap()).collect()
         })
     };
+    let [one, with_norm] = [false, true].map(|norm| plain(&training, None, norm));
     for ranks in [2, 3] {
-        assert!(on(ranks).iter().all(|run| bits(run) == bits(&one)), "{ranks} ranks");
+        assert!(on(ranks, false).iter().all(|run| bits(run) == bits(&one)), "{ranks} ranks");
+        assert!(on(ranks, true).iter().all(|run| bits(run) == bits(&with_norm)), "{ranks} ranks with batch norm");
     }
     // Without random numbers and batch norm, the shards make the steps of whole batches up to rounding.
-    let whole = plain(&TrainConfig { shards: None, ..training.clone() }, None);
+    let whole = plain(&TrainConfig { shards: None, ..training.clone() }, None, false);
     let values = |run: &Run| -> Vec<f32> {
         run.model.named_parameters().iter().flat_map(|(_, param)| param.tensor().to_vec::<f32>().unwrap()).collect()
     };
@@ -221,7 +226,6 @@ fn gradients_are_exchanged_once_for_each_step() {
         let params = run.model.named_parameters();
         params.iter().map(|(_, param)| param.tensor().shape().unwrap().numel() as u64).sum()
     };
-    let mut messages = BTreeMap::new();
     for (ranks, accumulate, shards) in
         [(2, 1, None), (2, 1, Some(4)), (2, 4, Some(4)), (2, 4, None), (4, 4, Some(4)), (4, 2, Some(8))]
     {
@@ -240,7 +244,5 @@ fn gradients_are_exchanged_once_for_each_step() {
         assert_eq!(counters.messages.load(Ordering::Relaxed), 2 * others * steps + others * (1 + epochs));
         // Ranks agree to go on after each step and each epoch.
         assert_eq!(counters.sums.load(Ordering::Relaxed), ranks as u64 * (steps + epochs));
-        messages.insert((ranks, accumulate, shards), sent);
     }
-    assert!(4 * messages[&(2, 4, None)] < messages[&(2, 1, None)] * 11 / 10);
 }

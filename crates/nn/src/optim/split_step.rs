@@ -27,6 +27,22 @@ impl<R: UpdateRule> Optimizer<R> {
         self.own_gradients(&wanted, loss)
     }
 
+    /// Returns true if everything is finite that [`Optimizer::step_with_gradients`] requires to be: gradients, their norm if they are clipped,
+    /// and float buffers.
+    ///
+    /// # Errors
+    /// If they cannot be computed.
+    pub(crate) fn is_step_finite(
+        &self,
+        model: &dyn Module,
+        gradients: &[Tensor],
+        pass: &ForwardContext<'_>,
+    ) -> Result<bool> {
+        let mut checked = self.clipped(gradients.to_vec()).finite_checks;
+        checked.extend(pass.float_states(model).into_iter().map(|(_, next)| next));
+        checked.iter().try_fold(true, |all, tensor| Ok(all && tensor.is_finite().all(..).item::<bool>()?))
+    }
+
     /// Makes a step with gradients in the order of [`Optimizer::loss_gradients`], plus the accumulated ones.
     ///
     /// # Errors

@@ -1,5 +1,6 @@
 //! A model whose stages are on different devices trains like the same model on one device.
 
+use panoply_nn::optim::GradScaler;
 use panoply_nn::{BatchNorm, ForwardContext, Lambda, Layer, Linear, ModelParallel, Module, Sequential, Sgd};
 use panoply_tensor::{DType, Device, Rng, Tensor};
 
@@ -71,10 +72,18 @@ fn step_that_fails_changes_no_stage() {
     let mut optimizers = [Sgd::new(0.3), Sgd::new(0.3)];
     let before = values(&parallel);
     let x = cpu.scope(|| Tensor::from_slice(&[1.0f32; 24], [4, 6]));
-    // The derivative of the square root is infinite at 0, which relu's outputs contain, and the loss is finite.
+    // The derivative of the square root is infinite at 0, and the loss is finite.
     let step = parallel.step(&mut optimizers, &x, |outputs| (outputs * 0.0).sqrt().sum(..), &mut rng);
     assert!(step.unwrap_err().is_diverged());
     assert_eq!(values(&parallel), before);
+    // The gradients are finite, but not the norm that the last stage clips.
+    let mut clipped = [Sgd::new(0.3), Sgd::new(0.3).clip_grad_norm(1.0)];
+    let step = parallel.step(&mut clipped, &x, |outputs| (outputs * 1e25).sum(..), &mut rng);
+    assert!(step.unwrap_err().is_diverged());
+    assert_eq!(values(&parallel), before);
+    let mut scaled = [Sgd::new(0.3), Sgd::new(0.3).grad_scaler(GradScaler::default())];
+    let error = parallel.step(&mut scaled, &x, |outputs| outputs.sum(..), &mut rng).unwrap_err();
+    assert_eq!(error.message(), "a gradient scaler of one stage cannot skip the step of the others");
     let error = parallel.step(&mut optimizers[..1], &x, |outputs| outputs.sum(..), &mut rng).unwrap_err();
     assert_eq!(error.message(), "1 optimizers for 2 stages");
     assert!(ModelParallel::<Sequential>::new([]).is_err());
