@@ -489,6 +489,7 @@ fn requests_with_random_changes_leave_the_server_as_it_was() {
             let (at, length) = (numbers.below(bytes.len()), numbers.below(30));
             let end = (at + length).min(bytes.len());
             match numbers.below(5) {
+                _ if bytes.is_empty() => {}
                 0 => bytes[at] = numbers.below(256) as u8,
                 1 => bytes.insert(at, b"\r\n:{}[]\" \0"[numbers.below(10)]),
                 2 => drop(bytes.drain(at..end)),
