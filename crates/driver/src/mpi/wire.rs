@@ -25,6 +25,8 @@ const MAX_SUM: usize = 1 << 28;
 const EAGER_POLLS: usize = 200;
 /// Time between polls of a request that takes longer.
 const PAUSE: Duration = Duration::from_micros(50);
+/// Time for the launcher to forward the output of a rank that aborts.
+const ABORT_DELAY: Duration = Duration::from_millis(500);
 /// Buffer size for `MPI_MAX_ERROR_STRING` of every implementation, which is at most 1024.
 const MAX_ERROR_TEXT: usize = 2048;
 
@@ -185,6 +187,8 @@ impl<H: Copy + Send + Sync> Wire for MpiWire<H> {
     }
 
     fn abort(&self, code: i32) -> ! {
+        // MPICH's launcher drops output that it has not forwarded when a rank aborts, among it the message that says why.
+        sleep(ABORT_DELAY);
         // Another thread can be blocked in a call forever, so the lock is only tried.
         if let Ok(table) = self.functions.try_lock() {
             // SAFETY: the library is initialized; ending this process is what the caller wants.
