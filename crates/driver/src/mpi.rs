@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn mpich_and_its_relatives_are_recognized_by_their_version() {
+    fn implementations_with_the_interface_of_mpich_are_recognized_by_their_version() {
         for version in [
             "MPICH Version:      4.0.2\nMPICH Release date: Thu Apr 7",
             "MVAPICH2 Version      :\t2.3.7",

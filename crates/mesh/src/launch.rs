@@ -33,7 +33,7 @@ const GRACE: Duration = Duration::from_secs(2);
 pub struct MpiLauncher {
     /// Path of the program.
     pub program: PathBuf,
-    /// Its implementation of MPI: Open MPI, or MPICH and its relatives.
+    /// Its implementation of MPI: Open MPI, or MPICH and compatible ones.
     pub kind: LauncherKind,
     /// Name and version, such as `Open MPI 4.1.4`.
     pub version: String,

@@ -67,8 +67,8 @@ impl Mesh {
     /// ```
     ///
     /// # Errors
-    /// In the first process: there is no launcher, or a rank ended without success. The error names the rank; MPICH's launcher can name one
-    /// that it has ended itself after another was lost. In a rank: see [`Mesh::open`].
+    /// If no launcher is found, or a rank fails; the error names the rank. MPICH's launcher can name a rank that it stopped itself after
+    /// another one failed. In a rank, as for [`Mesh::open`].
     pub fn launch_ranks(ranks: usize) -> Result<Mesh> {
         let launcher = env::launcher()?;
         match NonZeroUsize::new(ranks) {

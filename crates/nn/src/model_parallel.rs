@@ -29,7 +29,7 @@ impl<M: Module + Layer> ModelParallel<M> {
     /// Creates a model of at least one stage and copies the parameters of each stage to its device.
     ///
     /// # Errors
-    /// If there is no stage, or a device has no room for its parameters.
+    /// If there are no stages, or a device is out of memory.
     pub fn new(stages: impl IntoIterator<Item = (Device, M)>) -> Result<ModelParallel<M>> {
         let mut stages: Vec<Stage<M>> = stages.into_iter().map(|(device, model)| Stage { device, model }).collect();
         if stages.is_empty() {

@@ -49,7 +49,7 @@ pub struct TrainConfig {
     /// Processes that train this model together, each on its rows of every batch. All must have the same model, data and random numbers.
     /// Rank 0 evaluates. `None` trains in this process alone. Processes exchange gradients once for each optimizer step.
     pub group: Option<Arc<dyn ProcessGroup>>,
-    /// Number of shards of every batch, at least the number of processes. Each shard has its own random numbers, batch norm uses the
+    /// Number of shards of every batch, from the number of processes to the batch size. Each shard has its own random numbers, batch norm uses the
     /// statistics of its shard, and gradients are summed in a fixed tree over the shards. The trained bits depend on the number of shards,
     /// but not on the number of processes, if their devices are of one kind. `None` makes one shard for each process, with the random
     /// numbers of a single process.

@@ -105,9 +105,9 @@ pub struct Launcher {
 pub enum LauncherKind {
     /// `mpirun` of Open MPI.
     OpenMpi,
-    /// `mpiexec` of MPICH and its relatives.
+    /// `mpiexec` of MPICH and compatible implementations.
     Mpich,
-    /// Slurm's `srun`, for MPICH and its relatives (protocol PMI).
+    /// Slurm's `srun`, for MPICH and compatible implementations (protocol PMI).
     SlurmPmi,
     /// Slurm's `srun`, for Open MPI (protocol PMIx).
     SlurmPmix,
