@@ -32,6 +32,10 @@ use panoply_ir::{DType, bf16, f16};
 /// Size in bytes from which a copy or fill is split among threads: a shorter one finishes before another thread wakes up.
 const PARALLEL_BYTES: usize = 1 << 20;
 
+/// Minimum number of parts into which a sum over a batch or over queries is divided. It does not depend on the number of threads, so that
+/// the bits of the result do not either.
+const PARTS: usize = 16;
+
 /// An address that several threads use for disjoint parts.
 #[derive(Clone, Copy)]
 struct Shared(*mut u8);

@@ -12,7 +12,7 @@ use panoply_ir::routine::Attention;
 
 use super::{Head, Inputs, KEYS, QUERIES, Row, base, factor, transpose, whole_rows, work};
 use crate::tile::Product;
-use crate::{Shared, in_numbers};
+use crate::{PARTS, Shared, in_numbers};
 
 /// Computes the gradients of queries, keys and values.
 ///
@@ -26,8 +26,8 @@ pub unsafe fn gradient<T: Real>(pool: &Pool, isa: Isa, attention: &Attention, bu
     let lanes = 64 / size_of::<T>();
     let rows = [width, depth].map(|width| width.next_multiple_of(lanes));
     let (sharing, blocks) = (heads / key_heads, queries.div_ceil(QUERIES));
-    // If there are fewer heads than threads, the queries are split and the parts are summed separately.
-    let splits = pool.threads().div_ceil(batch * key_heads).min(sharing * blocks);
+    // If there are few heads, the queries are split and the parts are summed separately, the same for every number of threads.
+    let splits = PARTS.div_ceil(batch * key_heads).min(sharing * blocks);
     let sums = keys * (rows[0] + rows[1]);
     let mut partial = pool.scratch().take::<T>(if splits > 1 { batch * key_heads * splits * sums } else { 0 });
     let partial = Shared(partial.start().cast());

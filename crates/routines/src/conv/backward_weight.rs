@@ -16,7 +16,7 @@ use super::grid::ConvSweep;
 use super::{BLOCK_TAPS, PLANE_BYTES, Sizes, even};
 use crate::element_format::Format;
 use crate::tile::{self, Tile, most_rows, row_blocks, vector_parts};
-use crate::{Shared, in_numbers};
+use crate::{PARTS, Shared, in_numbers};
 
 /// Computes the gradient of the filters from the gradient of the output and the input.
 ///
@@ -26,14 +26,15 @@ pub unsafe fn filters<F: Format>(pool: &Pool, isa: Isa, conv: &Conv, buffers: &[
     let [grad_output, source, result] = [0, 1, 2].map(|at| Shared(buffers[at]));
     let sizes = Sizes::new(conv, false);
     let mut pass = ConvSweep::output(conv).pop().expect("the output is one pass");
-    let channels = even(sizes.channels, BLOCK_TAPS / pass.taps.len()).min(sizes.channels.div_ceil(pool.threads()));
+    let most = even(sizes.channels, BLOCK_TAPS / pass.taps.len());
+    // If there are few blocks of channels, the batch is split and the parts are summed separately. Bands and parts are sums of their own,
+    // so they must not depend on the number of threads.
+    let splits = PARTS.div_ceil(sizes.groups * sizes.channels.div_ceil(most)).min(sizes.batch);
     // A source read in place needs no scratch memory; the transposed output gradient does.
     let in_place = F::IN_PLACE && pass.in_place(0).is_some();
-    let room = if in_place { 1024 } else { PLANE_BYTES / size_of::<F::Plane>() / channels };
-    pass.divide(room, 1);
+    pass.divide(if in_place { 1024 } else { PLANE_BYTES / size_of::<F::Plane>() / most }, 1);
+    let channels = most.min(sizes.channels.div_ceil(pool.threads().div_ceil(sizes.groups * splits)));
     let blocks = sizes.channels.div_ceil(channels);
-    // If there are too few blocks for all threads, the batch is split and the parts are summed separately.
-    let splits = pool.threads().div_ceil(sizes.groups * blocks).min(sizes.batch);
     let lanes = 64 / size_of::<F::Sum>();
     let width = sizes.results.next_multiple_of(lanes);
     let sums = channels * pass.taps.len() * width;
