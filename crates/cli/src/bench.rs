@@ -1,5 +1,6 @@
 //! `panoply bench`: performance of a device, relative to its peak rates measured in the same run.
 
+mod data;
 pub mod devices;
 pub mod kernels;
 mod llm;
@@ -33,6 +34,8 @@ enum BenchCommand {
     Kernels(kernels::BenchKernelsCommand),
     /// Tensor operations, relative to the memory bandwidth and arithmetic peak of the device
     Tensors(ProfiledArgs),
+    /// Reading of a data set, relative to its size
+    Data(data::BenchDataCommand),
     /// Prefill and decode of a language model, relative to the memory bandwidth
     Llm(llm::BenchLlmCommand),
     /// Tasks, distributed arrays and data-parallel training on the CPU, beside the same work without a mesh
@@ -82,6 +85,7 @@ pub fn run(arguments: &BenchArgs) -> Result<ExitCode> {
         BenchCommand::Devices(arguments) => devices::run(arguments),
         BenchCommand::Kernels(arguments) => kernels::run(arguments),
         BenchCommand::Tensors(arguments) => tensors::run(arguments),
+        BenchCommand::Data(arguments) => data::run(arguments),
         BenchCommand::Llm(arguments) => llm::run(arguments),
         BenchCommand::Mesh(arguments) => mesh::run(arguments),
         BenchCommand::Training(arguments) => training::run(arguments),

@@ -20,12 +20,12 @@ use crate::memory::pool::Pool;
 use crate::memory::stats::{MemoryEstimate, MemoryStats, TaggedMemory};
 use crate::memory::storage::Storage;
 use crate::memory::tag;
+use crate::parallel::parallel_map;
 use crate::profile::recording::Profiler;
 use crate::program::cache::Programs;
 use crate::program::compiled_kernel::CompiledKernel;
 use crate::program::compiler::ProgramCacheStats;
 use crate::program::external_kernel::ExternalKernel;
-use crate::program::parallel::parallel_map;
 use crate::queue::Queues;
 
 /// A device with its memory pool, programs and queues. Clones refer to the same device.

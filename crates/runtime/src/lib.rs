@@ -26,6 +26,7 @@ pub mod env;
 pub mod launch;
 pub mod log;
 pub mod memory;
+mod parallel;
 pub mod profile;
 pub mod program;
 pub mod queue;
@@ -47,6 +48,8 @@ pub use panoply_device::{Backend, DeviceInfo, Driver, HostBytes, HostCall, Memor
 #[doc(hidden)]
 pub use panoply_driver::library_search;
 pub use panoply_ir::{Element, Error, ErrorKind, MathMode, Result};
+#[doc(hidden)]
+pub use parallel::parallel_map;
 pub use profile::Profiler;
 pub use profile::report::{ActivityKind, ActivitySummary, ProfileReport, SpanSummary};
 pub use program::compiled_kernel::{CompiledKernel, Parameter, ParameterKind};

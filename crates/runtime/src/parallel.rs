@@ -1,4 +1,4 @@
-//! Parallel compilation.
+//! Work on several threads of the host: compilation, and reading of files.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,10 +8,7 @@ use panoply_ir::Result;
 
 /// Applies `work` to all items on up to one thread per processor. Returns the results in order, or the first failure in that order.
 /// Items after a failure can be skipped.
-pub(crate) fn parallel_map<T: Sync, R: Send + Sync>(
-    items: &[T],
-    work: impl Fn(&T) -> Result<R> + Sync,
-) -> Result<Vec<R>> {
+pub fn parallel_map<T: Sync, R: Send + Sync>(items: &[T], work: impl Fn(&T) -> Result<R> + Sync) -> Result<Vec<R>> {
     let threads = thread::available_parallelism().map_or(1, usize::from).min(items.len());
     let done: Vec<OnceLock<Result<R>>> = items.iter().map(|_| OnceLock::new()).collect();
     let next = AtomicUsize::new(0);
@@ -27,7 +24,7 @@ pub(crate) fn parallel_map<T: Sync, R: Send + Sync>(
     thread::scope(|scope| {
         for _ in 1..threads {
             // If no thread can be started, this one does all the work.
-            let _ = thread::Builder::new().name("panoply-compile".into()).spawn_scoped(scope, worker);
+            let _ = thread::Builder::new().name("panoply-worker".into()).spawn_scoped(scope, worker);
         }
         worker();
     });

@@ -15,5 +15,4 @@ mod conformance;
 mod disk;
 pub mod external_kernel;
 mod limits;
-pub(crate) mod parallel;
 mod program_form;

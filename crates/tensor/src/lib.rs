@@ -70,6 +70,8 @@ pub use ops::sort::{SortOrder, ValuesWithIndices};
 pub use ops::view::TensorIndex;
 pub use ops::window::Window;
 pub use panoply_ir::{DType, Element, Error, ErrorKind, MathMode, Result, Scalar, Shape, bf16, f16};
+#[doc(hidden)]
+pub use panoply_runtime::parallel_map;
 pub use panoply_runtime::{Device, HostBytes, Storage, map_file};
 pub use plan_cache::{PlanCacheStats, stats as plan_cache_stats};
 pub use program::{Program, ProgramLeaf, program};

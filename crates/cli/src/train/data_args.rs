@@ -166,6 +166,7 @@ impl DataArgs {
             image_size,
             task,
             context_length: context,
+            ..ReadOptions::default()
         }
     }
 }

@@ -11,6 +11,7 @@ use panoply::{Error, Result};
 
 use super::data_schema::DataSchema;
 use super::manifest::{self, Manifest};
+use crate::load_progress::with_progress;
 
 /// Key of the metadata of an ONNX file that holds a [`DataSchema`] in JSON.
 pub const SCHEMA: &str = "panoply.data";
@@ -58,7 +59,7 @@ impl ModelFile {
             (None, Some(schema)) => {
                 let read = match (&schema.format, data) {
                     (DataFormat::Digits, None) => built_in_digits()?,
-                    (format, Some(path)) => format.read(path, &schema.class_names, &schema.reading)?,
+                    (format, Some(path)) => format.read(path, &schema.class_names, &with_progress(&schema.reading))?,
                     (_, None) => return Err(missing()),
                 };
                 (read, schema.clone())
@@ -98,7 +99,7 @@ pub fn examples(manifest: &Manifest, data: Option<&Path>) -> Result<InferenceDat
     let (source, classes) = (&manifest.data.format, &manifest.data.class_names);
     match (source, data) {
         (DataFormat::Digits, None) => built_in_digits(),
-        (_, Some(path)) => source.read(path, classes, &manifest.data.reading),
+        (_, Some(path)) => source.read(path, classes, &with_progress(&manifest.data.reading)),
         (_, None) => {
             let path = Path::new(manifest.data.place());
             manifest::check_path(path)?;
@@ -107,7 +108,7 @@ pub fn examples(manifest: &Manifest, data: Option<&Path>) -> Result<InferenceDat
                 let message = format!("{} is not what this model was trained on: {what}", manifest.data.path);
                 return Err(Error::mistake(message).note("pass the data after the model"));
             }
-            source.read(path, classes, &manifest.data.reading)
+            source.read(path, classes, &with_progress(&manifest.data.reading))
         }
     }
 }

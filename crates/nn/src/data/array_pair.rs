@@ -100,7 +100,7 @@ fn guess_task(targets: &ArrayLocation, budget: &ReadBudget) -> Result<(Task, Opt
         return Ok((Task::Regression, None));
     }
     budget.take_values(array.bytes.len() / array.dtype.bytes(), size_of::<f64>(), &targets.file)?;
-    Ok((NumericLabels::of(array.scalars().map(wide).collect()).task(), None))
+    Ok((NumericLabels::of(&array.scalars().map(wide).collect::<Vec<f64>>()).task(), None))
 }
 
 /// The class of each row of a matrix in which every row has a single 1 and zeros; `None` for other arrays.

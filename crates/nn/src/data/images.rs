@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use image::{DynamicImage, ImageDecoder, ImageReader, Limits};
 use panoply_tensor::{Error, Result};
 
-use super::ReadBudget;
+use super::{ReadBudget, ReadProgress};
 
 /// Images as rows of numbers in 0 ..= 1, channel by channel.
 #[derive(Clone, Debug, PartialEq)]
@@ -175,12 +175,25 @@ fn counted(files: usize) -> String {
 /// # Errors
 /// If a file cannot be read, or the sizes differ.
 pub fn load(files: &[PathBuf], size: Option<(usize, usize)>, channels: Option<usize>) -> Result<Images> {
+    load_reporting(files, size, channels, &ReadProgress::default())
+}
+
+/// [`load`] that reports its progress.
+pub(super) fn load_reporting(
+    files: &[PathBuf],
+    size: Option<(usize, usize)>,
+    channels: Option<usize>,
+    progress: &ReadProgress,
+) -> Result<Images> {
     let on_disk = |file: &PathBuf| std::fs::metadata(file).map_or(0, |file| file.len());
     let budget = ReadBudget::for_size(files.iter().map(on_disk).sum())?;
     let mut images = Vec::with_capacity(files.len());
+    let step = progress.steps(files.len(), (0.0, 1.0));
     for file in files {
         images.push(decoded(file, size, &budget)?);
+        step();
     }
+    drop(step);
     let Some(first) = images.first() else { return Err(Error::mistake("no images to read")) };
     let own = (first.height() as usize, first.width() as usize);
     if let Some(at) = images.iter().position(|image| (image.height() as usize, image.width() as usize) != own) {

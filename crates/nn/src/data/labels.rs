@@ -1,6 +1,6 @@
 //! Labels as text: which spellings are one class, the order of classes, and whether numbers are classes.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::reader::{Label, Task};
 use super::tables;
@@ -16,12 +16,13 @@ pub(super) struct NumericLabels {
 
 impl NumericLabels {
     /// Whole numbers are classes if there are at most [`FEW_VALUES`], or if each comes often.
-    pub fn of(mut labels: Vec<f64>) -> NumericLabels {
-        let (rows, is_whole) = (labels.len(), labels.iter().all(|label| label.fract() == 0.0));
-        labels.sort_by(f64::total_cmp);
-        labels.dedup();
-        let many = labels.len() > FEW_VALUES && labels.len() > rows / FEW_VALUES;
-        NumericLabels { is_regression: many || !is_whole }
+    pub fn of(labels: &[f64]) -> NumericLabels {
+        if labels.iter().any(|label| label.fract() != 0.0) {
+            return NumericLabels { is_regression: true };
+        }
+        // Without a sign of zero.
+        let distinct = labels.iter().map(|label| (label + 0.0).to_bits()).collect::<HashSet<u64>>().len();
+        NumericLabels { is_regression: distinct > FEW_VALUES && distinct > labels.len() / FEW_VALUES }
     }
 
     /// Classification or regression.

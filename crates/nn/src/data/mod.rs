@@ -18,6 +18,7 @@ mod offsets;
 #[cfg(feature = "parquet")]
 mod parquet;
 mod prefetch;
+mod read_progress;
 pub mod reader;
 mod split;
 mod tables;
@@ -37,6 +38,7 @@ pub use builder::DatasetBuilder;
 pub use imputation::MissingRows;
 pub use loader::{DataLoader, DataLoaderIter, ExampleMut};
 pub use panoply_tensor::ReadBudget;
+pub use read_progress::ReadProgress;
 pub use tables::summary;
 
 /// Targets of the examples.

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::csv::CsvOptions;
 use super::labels::Keys;
-use super::{Dataset, MissingRows, Targets, TextEncoding, array_pair, digits, images, tables, text};
+use super::{Dataset, MissingRows, ReadProgress, Targets, TextEncoding, array_pair, digits, images, tables, text};
 
 /// Format of data, with what a trained network needs to read more of it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -240,6 +240,9 @@ pub struct ReadOptions {
     pub context_length: Option<usize>,
     /// Height and width to which images are resized.
     pub image_size: Option<(usize, usize)>,
+    /// Called while a table or images are read.
+    #[serde(skip)]
+    pub progress: ReadProgress,
 }
 
 impl ReadOptions {
@@ -422,7 +425,7 @@ fn open_images(folder: &Path, reading: &ReadOptions) -> Result<LabeledData> {
         let message = format!("{}: {} is the only class", folder.display(), classes[0]);
         return Err(Error::mistake(message).note("each class is a sub-folder"));
     }
-    let images = images::load(&files, reading.image_size, None)?;
+    let images = images::load_reporting(&files, reading.image_size, None, &reading.progress)?;
     let (channels, (rows, columns)) = (images.channels, images.size);
     let data = Dataset::classification(images.features, labels)
         .example_shape(&[channels, rows, columns])
@@ -487,7 +490,8 @@ impl DataFormat {
             }
             DataFormat::Images { channels, height: rows, width: columns } => {
                 let (files, labels, note) = image_files(path, classes)?;
-                let images = images::load(&files, Some((*rows, *columns)), Some(*channels))?;
+                let size = Some((*rows, *columns));
+                let images = images::load_reporting(&files, size, Some(*channels), &reading.progress)?;
                 let names = files.iter().map(|file| file.display().to_string()).collect();
                 let lengths = &[*channels, *rows, *columns];
                 let mut read = InferenceData::new(images.features, lengths, names, labels, classes)?;

@@ -7,17 +7,24 @@ pub mod summary;
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
-use panoply_tensor::{Error, Result};
+use panoply_tensor::{Error, Result, parallel_map};
 
 pub(super) use known::TableSchema;
 
 use super::csv::{CsvOptions, CsvTable};
 use super::labels::{Keys, NumericLabels, classes_among, sorted};
 use super::numbers::number;
+use super::read_progress::{FITTED, SEPARATED};
 use super::reader::{DataFormat, LabeledData, MOST_CLASSES, MissingValues, ReadOptions, SequenceColumn, Task, name};
-use super::{Dataset, MissingRows, ReadBudget, Targets};
+use super::{Dataset, MissingRows, ReadBudget, ReadProgress, Targets};
 use columns::{Column, columns_of};
 pub(super) use columns::{is_missing, most_frequent, replacement};
+
+/// Examples that a thread encodes at a time.
+const AT_ONCE: usize = 1 << 12;
+
+/// Parts of as many examples that are encoded before they are joined.
+const PARTS: usize = 64;
 
 /// Reads a table of text or of Parquet. `known` returns whether the first line of a text, which it is given, names the columns.
 fn read_rows(
@@ -51,12 +58,40 @@ fn check_names(table: &CsvTable, mut columns: impl Iterator<Item = usize>, path:
     }
 }
 
+/// The rows of each example.
+enum ExampleRows<'a> {
+    /// One for each example.
+    Single(&'a [usize]),
+    /// Those of sequences.
+    Several(Vec<Vec<usize>>),
+}
+
+impl ExampleRows<'_> {
+    fn len(&self) -> usize {
+        match self {
+            ExampleRows::Single(rows) => rows.len(),
+            ExampleRows::Several(rows) => rows.len(),
+        }
+    }
+
+    fn of(&self, example: usize) -> &[usize] {
+        match self {
+            ExampleRows::Single(rows) => std::slice::from_ref(&rows[example]),
+            ExampleRows::Several(rows) => &rows[example],
+        }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &[usize]> + Clone {
+        (0..self.len()).map(|example| self.of(example))
+    }
+}
+
 /// A table with the rows of each of its examples.
 struct TableExamples<'a> {
     table: &'a CsvTable,
     path: &'a Path,
     budget: &'a ReadBudget,
-    rows: Vec<Vec<usize>>,
+    rows: ExampleRows<'a>,
     /// Column whose value is equal in all rows of an example; `None` if each row is an example.
     sequence: Option<usize>,
 }
@@ -65,22 +100,25 @@ impl<'a> TableExamples<'a> {
     /// The examples among these rows, in the order in which they begin.
     fn of(
         table: &'a CsvTable,
-        kept: &[usize],
+        kept: &'a [usize],
         (path, budget): (&'a Path, &'a ReadBudget),
         sequence: Option<usize>,
     ) -> Result<TableExamples<'a>> {
+        let Some(column) = sequence else {
+            return Ok(TableExamples { table, path, budget, rows: ExampleRows::Single(kept), sequence });
+        };
         budget.take_values(kept.len(), size_of::<(Vec<usize>, usize)>(), path)?;
         let mut rows: Vec<Vec<usize>> = Vec::new();
         let mut places: HashMap<&str, usize> = HashMap::new();
         for row in kept.iter().copied() {
-            let place = sequence.map(|column| *places.entry(table.cell(row, column)).or_insert(rows.len()));
-            match place.filter(|place| *place < rows.len()) {
-                Some(place) => rows[place].push(row),
-                None => rows.push(vec![row]),
+            let place = *places.entry(table.cell(row, column)).or_insert(rows.len());
+            match place < rows.len() {
+                true => rows[place].push(row),
+                false => rows.push(vec![row]),
             }
         }
-        let examples = TableExamples { table, path, budget, rows, sequence };
-        match sequence.and_then(|column| Some((column, *places.get("")?))) {
+        let examples = TableExamples { table, path, budget, rows: ExampleRows::Several(rows), sequence };
+        match places.get("").map(|place| (column, *place)) {
             Some((column, blank)) => Err(Error::corrupt(format!("{}: it is empty", examples.at(blank, column)))
                 .note("each row needs a sequence identifier")),
             None => Ok(examples),
@@ -89,12 +127,12 @@ impl<'a> TableExamples<'a> {
 
     /// Returns the number of rows of the longest example.
     fn longest(&self) -> usize {
-        self.rows.iter().map(Vec::len).max().unwrap_or(0)
+        self.rows.iter().map(<[usize]>::len).max().unwrap_or(0)
     }
 
     /// Formats the location of a column in the first row of an example.
     fn at(&self, example: usize, column: usize) -> String {
-        self.at_row(self.rows[example][0], column)
+        self.at_row(self.rows.of(example)[0], column)
     }
 
     fn at_row(&self, row: usize, column: usize) -> String {
@@ -107,7 +145,7 @@ impl<'a> TableExamples<'a> {
 
     /// Returns the cell of each example in a column, which must be equal in all its rows.
     fn words(&self, column: usize) -> Result<Vec<&'a str>> {
-        let word = |rows: &Vec<usize>| {
+        let word = |rows: &[usize]| {
             let word = self.cell(rows[0], column);
             match rows.iter().find(|row| self.cell(**row, column) != word) {
                 Some(row) => {
@@ -126,7 +164,7 @@ impl<'a> TableExamples<'a> {
     }
 
     /// Returns the features of all examples, padded with zeros to `time` rows, and the shape of an example.
-    fn numbers(&self, columns: &[Column<'_>], time: usize) -> Result<(Vec<f32>, Vec<usize>)> {
+    fn numbers(&self, columns: &[Column<'_>], time: usize, progress: &ReadProgress) -> Result<(Vec<f32>, Vec<usize>)> {
         let width = columns.iter().map(Column::width).sum::<usize>();
         let count = self.rows.len().checked_mul(time).and_then(|count| count.checked_mul(width));
         let mut numbers = Vec::new();
@@ -137,11 +175,24 @@ impl<'a> TableExamples<'a> {
         if count.is_none_or(|count| numbers.try_reserve_exact(count).is_err()) {
             return Err(self.too_many(time, width));
         }
-        for (example, rows) in self.rows.iter().enumerate() {
-            for row in rows {
-                columns.iter().try_for_each(|column| column.read(self.table, *row, self.path, &mut numbers))?;
+        let (table, path, rows) = (self.table, self.path, &self.rows);
+        let examples: Vec<usize> = (0..rows.len()).step_by(AT_ONCE).collect();
+        let step = progress.steps(examples.len(), (FITTED, 1.0));
+        let encode = |first: &usize| {
+            let last = (first + AT_ONCE).min(rows.len());
+            let mut numbers = Vec::with_capacity((last - first) * time * width);
+            for example in *first..last {
+                for row in rows.of(example) {
+                    columns.iter().try_for_each(|column| column.read(table, *row, path, &mut numbers))?;
+                }
+                numbers.resize((example + 1 - first) * time * width, 0.0);
             }
-            numbers.resize((example + 1) * time * width, 0.0);
+            step();
+            Ok(numbers)
+        };
+        // A few parts at a time, so that they take little memory beside the whole.
+        for parts in examples.chunks(PARTS) {
+            parallel_map(parts, encode)?.iter().for_each(|part| numbers.extend_from_slice(part));
         }
         Ok((numbers, if self.sequence.is_some() { vec![time, width] } else { vec![width] }))
     }
@@ -149,7 +200,7 @@ impl<'a> TableExamples<'a> {
     /// The positions of rows whose value is missing and replaced, by column, where examples take `time` rows.
     fn missing(&self, columns: &[Column<'_>], time: usize) -> Result<BTreeMap<String, Vec<usize>>> {
         let mut missing = BTreeMap::new();
-        for column in columns.iter().filter(|column| column.is_imputed()) {
+        for column in columns.iter().filter(|column| column.is_imputed() && column.may_lack_values()) {
             let placed =
                 self.rows.iter().enumerate().flat_map(|(example, rows)| {
                     rows.iter().enumerate().map(move |(at, row)| (example * time + at, *row))
@@ -309,11 +360,14 @@ impl Roles {
 pub(super) fn open(path: &Path, reading: &ReadOptions) -> Result<LabeledData> {
     let budget = &ReadBudget::for_file(path)?;
     let table = &read_table(path, reading, budget)?;
+    reading.progress.report(SEPARATED);
     let Roles { labels, sequence, group, mut columns, categorical, index } = Roles::of(table, path, reading)?;
     let (rows, dropped) = kept_rows(table, columns.iter().chain(&labels), (path, budget), reading.missing)?;
     let examples = TableExamples::of(table, &rows, (path, budget), sequence)?;
     let learned = || format!("{} is the label; use `--label COLUMN` to select another", table.names[labels[0]]);
     let explained = |error: Error| if reading.label_columns.is_empty() { error.note(learned()) } else { error };
+    // The targets of each example, as text and as numbers.
+    budget.take_values(examples.rows.len().saturating_mul(labels.len()), size_of::<(&str, f64)>(), path)?;
     let words =
         labels.iter().map(|label| examples.words(*label)).collect::<Result<Vec<Vec<&str>>>>().map_err(explained)?;
     for (label, words) in labels.iter().zip(&words) {
@@ -322,20 +376,25 @@ pub(super) fn open(path: &Path, reading: &ReadOptions) -> Result<LabeledData> {
             return Err(explained(error.note("`--missing drop` leaves such rows out")));
         }
     }
-    let task = task(&examples, &labels, &words, reading.task)?;
+    let numbers: Option<Vec<Vec<f64>>> =
+        words.iter().map(|words| words.iter().map(|word| number(word)).collect()).collect();
+    let task = task(&examples, &labels, (&words, numbers.as_deref()), reading.task)?;
     let time = examples.longest();
-    let mut found =
-        columns::fit(table, &mut columns, &categorical, (&rows, reading.missing, path)).map_err(explained)?;
-    if task == Task::Regression {
-        target_offsets(&examples, &labels, &mut found);
+    budget.take_values(table.rows().saturating_mul(columns.len()), size_of::<f32>(), path)?;
+    let mut found = columns::fit(table, &mut columns, &categorical, (&rows, reading.missing, path), &reading.progress)
+        .map_err(explained)?;
+    if let (Task::Regression, Some(numbers)) = (task, &numbers) {
+        target_offsets(&examples, (&labels, numbers), &mut found);
     }
     let (targets, classes) = match task {
-        Task::Regression => (regression_targets(&examples, &labels, &found.offsets)?, Vec::new()),
+        Task::Regression => (regression_targets(&examples, (&labels, numbers.as_deref()), &found.offsets)?, Vec::new()),
         Task::MultiLabel => (multilabel_targets(&examples, &labels)?, Vec::new()),
         Task::Classification | Task::Text => class_targets(&examples, labels[0], &words[0])?,
     };
-    let encoded = columns_of(table, &columns, (&found.categories, &found.offsets, &found.scales, &found.imputation));
-    let (features, lengths) = examples.numbers(&encoded, time).map_err(explained)?;
+    let maps = (&found.categories, &found.offsets, &found.scales, &found.imputation);
+    let mut encoded = columns_of(table, &columns, maps);
+    encoded.iter_mut().zip(found.numbers).for_each(|(column, numbers)| column.numbers = numbers);
+    let (features, lengths) = examples.numbers(&encoded, time, &reading.progress).map_err(explained)?;
     let missing = MissingRows { policy: reading.missing, rows: examples.missing(&encoded, time)? };
     let data = match targets {
         Targets::Regression { values, num_outputs } => {
@@ -396,10 +455,13 @@ fn kept_rows<'c>(
 }
 
 /// Adds the offsets of regression targets.
-fn target_offsets(examples: &TableExamples<'_>, labels: &[usize], found: &mut columns::Encodings) {
-    for label in labels {
-        let values: Vec<f64> = examples.rows.iter().filter_map(|rows| number(examples.cell(rows[0], *label))).collect();
-        let (name, (offset, note)) = (&examples.table.names[*label], columns::offset_of(&values));
+fn target_offsets(
+    examples: &TableExamples<'_>,
+    (labels, numbers): (&[usize], &[Vec<f64>]),
+    found: &mut columns::Encodings,
+) {
+    for (label, values) in labels.iter().zip(numbers) {
+        let (name, (offset, note)) = (&examples.table.names[*label], columns::offset_of(values));
         found.notes.extend(note.map(|note| format!("{}: {name}: {note}", examples.path.display())));
         found.offsets.extend(offset.map(|offset| (name.clone(), offset)));
     }
@@ -433,10 +495,14 @@ fn guesses(table: &CsvTable, path: &Path) -> Vec<String> {
 
 /// The task of these target columns, if it is not given: a column of words or of few whole numbers is a classification, several columns
 /// of zeros and ones are labels.
-fn task(examples: &TableExamples<'_>, labels: &[usize], words: &[Vec<&str>], given: Option<Task>) -> Result<Task> {
-    if let ([words], None) = (words, given) {
-        let numbers = words.iter().map(|word| number(word)).collect::<Option<Vec<f64>>>();
-        return Ok(numbers.map_or(Task::Classification, |numbers| NumericLabels::of(numbers).task()));
+fn task(
+    examples: &TableExamples<'_>,
+    labels: &[usize],
+    (words, numbers): (&[Vec<&str>], Option<&[Vec<f64>]>),
+    given: Option<Task>,
+) -> Result<Task> {
+    if let ([_], None) = (words, given) {
+        return Ok(numbers.map_or(Task::Classification, |numbers| NumericLabels::of(&numbers[0]).task()));
     }
     let (path, names) = (examples.path.display(), |at: usize| &examples.table.names[labels[at]]);
     match given {
@@ -475,17 +541,26 @@ fn answer(cell: &str) -> Option<f32> {
     cell.parse().ok().filter(|answer| [0.0, 1.0].contains(answer))
 }
 
-/// Returns the regression targets of each example.
+/// Returns the regression targets of each example. `numbers` are the values of each label column, if all are numbers.
 fn regression_targets(
     examples: &TableExamples<'_>,
-    labels: &[usize],
+    (labels, numbers): (&[usize], Option<&[Vec<f64>]>),
     offsets: &BTreeMap<String, f64>,
 ) -> Result<Targets> {
+    let offset = |label: &usize| offsets.get(&examples.table.names[*label]).copied().unwrap_or(0.0);
+    if let Some(numbers) = numbers {
+        let columns: Vec<(&Vec<f64>, f64)> = numbers.iter().zip(labels.iter().map(offset)).collect();
+        let value = |example: usize| columns.iter().map(move |(values, offset)| (values[example] - offset) as f32);
+        let values: Vec<f32> = (0..examples.rows.len()).flat_map(value).collect();
+        // Others are an error below that names the cell.
+        if values.iter().all(|value| value.is_finite()) {
+            return Ok(Targets::Regression { values, num_outputs: labels.len() });
+        }
+    }
     let mut values = Vec::with_capacity(examples.rows.len() * labels.len());
-    for rows in &examples.rows {
+    for rows in examples.rows.iter() {
         for label in labels {
-            let offset = offsets.get(&examples.table.names[*label]).copied().unwrap_or(0.0);
-            values.push(examples.table.number(rows[0], *label, (offset, 1.0), examples.path)?);
+            values.push(examples.table.number(rows[0], *label, (offset(label), 1.0), examples.path)?);
         }
     }
     Ok(Targets::Regression { values, num_outputs: labels.len() })

@@ -3,12 +3,13 @@
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
-use panoply_tensor::{Error, Result};
+use panoply_tensor::{Error, Result, parallel_map};
 
 use super::super::csv::CsvTable;
 use super::super::labels::{classes_among, label_key};
 use super::super::numbers::number;
 use super::super::offsets;
+use super::super::read_progress::{FITTED, ReadProgress, SEPARATED};
 use super::super::reader::{Imputation, MissingValues, Replacement};
 
 /// Categories of a column, at most. Of more the most frequent are kept.
@@ -26,7 +27,13 @@ const MARKED: f64 = 0.05;
 pub(in crate::data) fn is_missing(cell: &str) -> bool {
     const MARKS: [&str; 12] =
         ["NA", "N/A", "n/a", "NULL", "null", "<NA>", "#N/A", "#NA", "?", "1.#QNAN", "-1.#IND", "1.#IND"];
-    cell.is_empty() || MARKS.contains(&cell) || cell.parse::<f32>().is_ok_and(f32::is_nan)
+    let unsigned = cell.strip_prefix(['-', '+']).unwrap_or(cell);
+    match unsigned.as_bytes().first() {
+        // Most cells are numbers. Marks that begin with a digit begin with 1.
+        Some(b'0' | b'2'..=b'9' | b'.') => false,
+        Some(_) => MARKS.contains(&cell) || unsigned.eq_ignore_ascii_case("nan"),
+        None => cell.is_empty(),
+    }
 }
 
 /// True if a cell of a column of numbers has no number: missing values, and `None`.
@@ -44,6 +51,9 @@ pub(super) struct Column<'a> {
     offset: f64,
     scale: f64,
     imputation: Option<&'a Imputation>,
+    /// Its numbers by row of the table, less the offset and divided by the scale, if they were parsed. Cells that are no finite number are
+    /// NaN.
+    pub numbers: Option<Vec<f32>>,
 }
 
 impl Column<'_> {
@@ -59,6 +69,12 @@ impl Column<'_> {
     /// # Errors
     /// A cell that is not a number in a column of numbers, and a missing value in a column without a replacement.
     pub fn read(&self, table: &CsvTable, row: usize, path: &Path, features: &mut Vec<f32>) -> Result<()> {
+        let indicator = self.imputation.is_some_and(|imputation| imputation.indicator);
+        let parsed = self.numbers.as_ref().map(|numbers| numbers[row]);
+        if let Some(number) = parsed.filter(|number| !number.is_nan() && !indicator) {
+            features.push(number);
+            return Ok(());
+        }
         let cell = table.cell(row, self.place);
         let is_missing = self.is_missing(table, row);
         let replaced = self.imputation.filter(|_| is_missing).map(|imputation| &imputation.value);
@@ -74,7 +90,7 @@ impl Column<'_> {
                 features.extend((0..categories.len()).map(|at| f32::from(u8::from(Some(&at) == position))));
             }
         }
-        if self.imputation.is_some_and(|imputation| imputation.indicator) {
+        if indicator {
             features.push(f32::from(u8::from(is_missing)));
         }
         Ok(())
@@ -84,6 +100,11 @@ impl Column<'_> {
     pub fn is_missing(&self, table: &CsvTable, row: usize) -> bool {
         let cell = table.cell(row, self.place);
         if self.categories.is_some() { is_missing(cell) } else { lacks_number(cell) }
+    }
+
+    /// False if it is known that every row has a value.
+    pub fn may_lack_values(&self) -> bool {
+        self.numbers.as_ref().is_none_or(|numbers| numbers.iter().any(|number| number.is_nan()))
     }
 
     /// True if missing values are replaced.
@@ -107,6 +128,8 @@ pub(super) struct Encodings {
     pub offsets: BTreeMap<String, f64>,
     pub scales: BTreeMap<String, f64>,
     pub imputation: BTreeMap<String, Imputation>,
+    /// The numbers of each column that is left, as [`Column`] has them; `None` for categories.
+    pub numbers: Vec<Option<Vec<f32>>>,
     /// Sentences about decisions that the data leave open.
     pub notes: Vec<String>,
 }
@@ -137,9 +160,26 @@ pub(super) fn columns_of<'a>(
             offset,
             scale,
             imputation: imputation.get(name),
+            numbers: None,
         }
     };
     places.iter().map(column).collect()
+}
+
+/// What is learned from one column.
+#[derive(Default)]
+struct FittedColumn {
+    /// `None` if no row has a value.
+    encoding: Option<ColumnEncoding>,
+    notes: Vec<String>,
+}
+
+struct ColumnEncoding {
+    categories: Option<Vec<String>>,
+    offset: Option<f64>,
+    scale: Option<f64>,
+    imputation: Imputation,
+    numbers: Option<Vec<f32>>,
 }
 
 /// Learns the encodings of these columns from these rows. Columns without any value are removed from `columns`.
@@ -151,71 +191,147 @@ pub(super) fn fit(
     columns: &mut Vec<usize>,
     categorical: &[usize],
     (rows, policy, path): (&[usize], Option<MissingValues>, &Path),
+    progress: &ReadProgress,
 ) -> Result<Encodings> {
     let mut found = Encodings::default();
-    let mut empty = Vec::new();
-    for column in columns.iter().copied() {
-        let name = &table.names[column];
-        let cells = || rows.iter().map(|row| table.cell(*row, column));
-        let numbers = cells().filter(|cell| number(cell).is_some()).count();
-        let words = cells().filter(|cell| number(cell).is_none() && !lacks_number(cell)).count();
-        let is_categorical = categorical.contains(&column) || words > numbers;
-        let lacks = if is_categorical { is_missing } else { lacks_number };
-        let missing = cells().filter(|cell| lacks(cell)).count();
-        if missing == rows.len() {
-            found.notes.push(format!("{}: {name}: no row has a value; the column is left out", path.display()));
-            empty.push(column);
-            continue;
-        }
-        if policy == Some(MissingValues::Error) && missing > 0 {
-            let row = rows.iter().copied().find(|row| lacks(table.cell(*row, column))).unwrap_or(0);
-            let message = format!("{}:{}: {name}: the value is missing", path.display(), table.line(row));
-            return Err(Error::corrupt(message).note("`--missing median` replaces missing values"));
-        }
-        let indicator = missing as f64 > MARKED * rows.len() as f64;
-        let value = match is_categorical {
-            true => {
-                let (categories, note) = categories_of(&cells().filter(|cell| !lacks(cell)).collect::<Vec<_>>());
-                found.notes.extend(note.map(|note| format!("{}: {name}: {note}", path.display())));
-                let value = most_frequent(cells().filter(|cell| !lacks(cell)).map(label_key));
-                found.categories.insert(name.clone(), categories);
-                Replacement::Category(value.unwrap_or_default())
-            }
-            false => {
-                let values: Vec<f64> = cells().filter_map(number).collect();
-                let (offset, note) = offset_of(&values);
-                found.notes.extend(note.map(|note| format!("{}: {name}: {note}", path.display())));
-                found.offsets.extend(offset.map(|offset| (name.clone(), offset)));
-                let scale = offsets::scale(&values).filter(|_| offset.is_none());
-                found.scales.extend(scale.map(|scale| (name.clone(), scale)));
-                if counts_rows(&values, rows.len()) {
-                    found.notes.push(format!(
-                        "{}: {name}: it counts the rows; `--drop-columns {name:?}` leaves it out",
-                        path.display()
-                    ));
-                }
-                Replacement::Number(replacement(values, policy))
-            }
+    let blocks: Vec<&[usize]> = columns.chunks((columns.len() / LEAST_BLOCKS).clamp(1, MOST_AT_ONCE)).collect();
+    let step = progress.steps(blocks.len(), (SEPARATED, FITTED));
+    let fit = |block: &&[usize]| {
+        let columns = block.iter().zip(parse_columns(table, block, rows));
+        let fit = |(column, parsed): (&usize, ParsedColumn)| {
+            fit_column((table, *column), parsed, categorical.contains(column), (rows, policy, path))
         };
-        if missing > 0 && policy != Some(MissingValues::Drop) {
-            let shown = match (&value, policy) {
-                (Replacement::Category(_), _) | (_, Some(MissingValues::MostFrequent)) => "the most frequent value",
-                (_, Some(MissingValues::Mean)) => "the mean",
-                (_, Some(MissingValues::Median | MissingValues::Error | MissingValues::Drop) | None) => "the median",
-            };
-            let marked = if indicator { "; a feature marks them" } else { "" };
-            let what = format!("{missing} of {} values are missing and become {shown}{marked}", rows.len());
-            found.notes.push(format!("{}: {name}: {what}", path.display()));
-        }
+        let fitted = columns.map(fit).collect::<Result<Vec<FittedColumn>>>()?;
+        step();
+        Ok(fitted)
+    };
+    let fitted = parallel_map(&blocks, fit)?.into_iter().flatten();
+    let mut with_values = Vec::new();
+    for (column, FittedColumn { encoding, notes }) in columns.iter().copied().zip(fitted) {
+        found.notes.extend(notes);
+        let Some(encoding) = encoding else { continue };
+        let name = &table.names[column];
+        found.categories.extend(encoding.categories.map(|categories| (name.clone(), categories)));
+        found.offsets.extend(encoding.offset.map(|offset| (name.clone(), offset)));
+        found.scales.extend(encoding.scale.map(|scale| (name.clone(), scale)));
         if !matches!(policy, Some(MissingValues::Error)) {
-            found.imputation.insert(name.clone(), Imputation { value, indicator });
+            found.imputation.insert(name.clone(), encoding.imputation);
         }
+        found.numbers.push(encoding.numbers);
+        with_values.push(column);
     }
-    columns.retain(|column| !empty.contains(column));
+    *columns = with_values;
     match columns.is_empty() {
         true => Err(Error::corrupt(format!("{}: no column of features has a value", path.display()))),
         false => Ok(found),
     }
+}
+
+/// Columns that a thread parses at a time, at most: their cells in a row are neighbors in memory.
+const MOST_AT_ONCE: usize = 8;
+
+/// Blocks of columns into which a table is divided, if it has as many columns.
+const LEAST_BLOCKS: usize = 4;
+
+/// The cells of a column as numbers.
+struct ParsedColumn {
+    /// NaN stands for cells that are no numbers.
+    numbers: Vec<f64>,
+    /// Cells that are neither numbers nor missing.
+    words: usize,
+    without_number: usize,
+}
+
+fn parse_columns(table: &CsvTable, columns: &[usize], rows: &[usize]) -> Vec<ParsedColumn> {
+    let empty = || ParsedColumn { numbers: Vec::with_capacity(rows.len()), words: 0, without_number: 0 };
+    let mut parsed: Vec<ParsedColumn> = columns.iter().map(|_| empty()).collect();
+    for row in rows {
+        for (column, parsed) in columns.iter().zip(&mut parsed) {
+            let cell = table.cell(*row, *column);
+            let number = number(cell);
+            if number.is_none() {
+                parsed.without_number += 1;
+                parsed.words += usize::from(!lacks_number(cell));
+            }
+            parsed.numbers.push(number.unwrap_or(f64::NAN));
+        }
+    }
+    parsed
+}
+
+/// Learns the encoding of a column from its parsed cells.
+fn fit_column(
+    (table, column): (&CsvTable, usize),
+    ParsedColumn { numbers, words, without_number }: ParsedColumn,
+    is_categorical: bool,
+    (rows, policy, path): (&[usize], Option<MissingValues>, &Path),
+) -> Result<FittedColumn> {
+    let name = &table.names[column];
+    let mut notes = Vec::new();
+    let mut note = |what: &str| notes.push(format!("{}: {name}: {what}", path.display()));
+    let cells = || rows.iter().map(|row| table.cell(*row, column));
+    let is_categorical = is_categorical || words > rows.len() - without_number;
+    let lacks = if is_categorical { is_missing } else { lacks_number };
+    let missing = match is_categorical {
+        true => cells().filter(|cell| lacks(cell)).count(),
+        false => without_number - words,
+    };
+    if missing == rows.len() {
+        note("no row has a value; the column is left out");
+        return Ok(FittedColumn { encoding: None, notes });
+    }
+    if policy == Some(MissingValues::Error) && missing > 0 {
+        let row = rows.iter().copied().find(|row| lacks(table.cell(*row, column))).unwrap_or(0);
+        let message = format!("{}:{}: {name}: the value is missing", path.display(), table.line(row));
+        return Err(Error::corrupt(message).note("`--missing median` replaces missing values"));
+    }
+    let indicator = missing as f64 > MARKED * rows.len() as f64;
+    let mut encoding = ColumnEncoding {
+        categories: None,
+        offset: None,
+        scale: None,
+        imputation: Imputation { value: Replacement::Number(0.0), indicator },
+        numbers: None,
+    };
+    encoding.imputation.value = match is_categorical {
+        true => {
+            drop(numbers);
+            let mut counts: HashMap<&str, usize> = HashMap::new();
+            cells().filter(|cell| !lacks(cell)).for_each(|cell| *counts.entry(cell).or_default() += 1);
+            let (categories, what, most) = categories_of(&counts);
+            what.iter().for_each(|what| note(what));
+            encoding.categories = Some(categories);
+            Replacement::Category(most)
+        }
+        false => {
+            let values: Vec<f64> = numbers.iter().copied().filter(|number| !number.is_nan()).collect();
+            let (offset, what) = offset_of(&values);
+            what.iter().for_each(|what| note(what));
+            encoding.offset = offset;
+            encoding.scale = offsets::scale(&values).filter(|_| offset.is_none());
+            if counts_rows(&values, rows.len()) {
+                note(&format!("it counts the rows; `--drop-columns {name:?}` leaves it out"));
+            }
+            let (offset, scale) = (offset.unwrap_or(0.0), encoding.scale.unwrap_or(1.0));
+            let mut by_row = vec![f32::NAN; table.rows()];
+            for (row, number) in rows.iter().zip(numbers) {
+                let number = ((number - offset) / scale) as f32;
+                by_row[*row] = if number.is_finite() { number } else { f32::NAN };
+            }
+            encoding.numbers = Some(by_row);
+            Replacement::Number(replacement(values, policy))
+        }
+    };
+    if missing > 0 && policy != Some(MissingValues::Drop) {
+        let shown = match (&encoding.imputation.value, policy) {
+            (Replacement::Category(_), _) | (_, Some(MissingValues::MostFrequent)) => "the most frequent value",
+            (_, Some(MissingValues::Mean)) => "the mean",
+            (_, Some(MissingValues::Median | MissingValues::Error | MissingValues::Drop) | None) => "the median",
+        };
+        let marked = if indicator { "; a feature marks them" } else { "" };
+        note(&format!("{missing} of {} values are missing and become {shown}{marked}", rows.len()));
+    }
+    Ok(FittedColumn { encoding: Some(encoding), notes })
 }
 
 /// The offset of targets or features, if they need one, and a sentence about what f32 does not represent.
@@ -253,26 +369,30 @@ pub(in crate::data) fn most_frequent<T: Ord + std::hash::Hash + Clone>(values: i
     counts.into_iter().max_by(|(a, n), (b, m)| n.cmp(m).then_with(|| b.cmp(a))).map(|(value, _)| value)
 }
 
-/// The categories among cells in their order, and a sentence if only the most frequent are kept.
-fn categories_of(cells: &[&str]) -> (Vec<String>, Option<String>) {
-    let categories = classes_among(cells);
-    if categories.len() <= MOST_CATEGORIES {
-        return (categories, None);
-    }
+/// The categories among the cells of a column, of which each comes so often: the categories in their order, a sentence if only the most
+/// frequent are kept, and the key of the most frequent.
+fn categories_of(cells: &HashMap<&str, usize>) -> (Vec<String>, Option<String>, String) {
+    let categories = classes_among(&cells.keys().copied().collect::<Vec<&str>>());
     let mut counts: HashMap<String, usize> = HashMap::new();
-    cells.iter().for_each(|cell| *counts.entry(label_key(cell)).or_default() += 1);
+    cells.iter().for_each(|(cell, count)| *counts.entry(label_key(cell)).or_default() += count);
+    let most = counts.iter().max_by(|(a, n), (b, m)| n.cmp(m).then_with(|| b.cmp(a))).map(|(key, _)| key.clone());
+    let most = most.unwrap_or_default();
+    if categories.len() <= MOST_CATEGORIES {
+        return (categories, None, most);
+    }
     let mut order: Vec<&String> = categories.iter().collect();
     // Stable: of equally frequent ones the first stay.
     order.sort_by_key(|category| std::cmp::Reverse(counts[&label_key(category)]));
     order.truncate(MOST_CATEGORIES);
     let kept: Vec<String> = categories.iter().filter(|category| order.contains(category)).cloned().collect();
-    let what = match categories.len() == cells.len() {
-        true => format!("each of its {} rows has another word, as in names or free text", cells.len()),
+    let rows = cells.values().sum::<usize>();
+    let what = match categories.len() == rows {
+        true => format!("each of its {rows} rows has another word, as in names or free text"),
         false => format!("{} distinct values look like free text or identifiers, not categories", categories.len()),
     };
     let note =
         format!("{what}; the {MOST_CATEGORIES} most frequent are categories, `--drop-columns` leaves the column out");
-    (kept, Some(note))
+    (kept, Some(note), most)
 }
 
 /// True if numbers count the rows from 0 or 1.
@@ -301,7 +421,10 @@ mod tests {
     #[test]
     fn many_words_keep_the_most_frequent() {
         let words: Vec<String> = (0..200).map(|at| format!("w{:03}", if at < 100 { at % 3 } else { at })).collect();
-        let (kept, note) = categories_of(&words.iter().map(String::as_str).collect::<Vec<_>>());
+        let mut counts = HashMap::new();
+        words.iter().for_each(|word| *counts.entry(word.as_str()).or_default() += 1);
+        let (kept, note, most) = categories_of(&counts);
+        assert_eq!(most, "w000");
         assert_eq!((kept.len(), &kept[..4]), (64, &["w000", "w001", "w002", "w100"].map(String::from)[..]));
         assert!(note.unwrap().starts_with("103 distinct values look like free text"));
     }

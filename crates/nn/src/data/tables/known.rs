@@ -59,8 +59,8 @@ impl TableSchema<'_> {
         // Sequences may be longer than those of training; a network that cannot take them says so.
         let time = self.sequences.map_or(1, |sequences| sequences.max_len.max(examples.longest()));
         let columns = columns_of(&table, &places, (self.words, self.offsets, self.scales, self.imputation));
-        let (features, lengths) = examples.numbers(&columns, time)?;
-        let name = |rows: &Vec<usize>| match sequence {
+        let (features, lengths) = examples.numbers(&columns, time, &reading.progress)?;
+        let name = |rows: &[usize]| match sequence {
             Some(column) => format!("{} {}", table.names[column], examples.cell(rows[0], column)),
             None => format!("line {}", table.line(rows[0])),
         };
@@ -76,7 +76,7 @@ impl TableSchema<'_> {
     /// Returns the label of each example from these columns, where known.
     fn right(&self, examples: &TableExamples<'_>, labels: Option<&[usize]>) -> Vec<Option<Label>> {
         let keys = Keys::of(self.classes);
-        let right = |rows: &Vec<usize>| {
+        let right = |rows: &[usize]| {
             let mut cells = labels?.iter().map(|column| examples.cell(rows[0], *column));
             match self.task {
                 Task::Regression => cells.map(number).collect::<Option<Vec<f64>>>().map(Label::Values),
