@@ -247,8 +247,8 @@ fn explain_expression(
     roots.iter().try_for_each(Tensor::check)?;
     let traced = TracedGraph::new(device, &roots.iter().collect::<Vec<&Tensor>>())?;
     let (target, offers) = (device.target(), |routine: &_| device.supports_routine(routine));
-    let options = Options { accuracy: device.math_mode(), tf32: device.is_tf32_allowed(), ..Options::default() };
-    let scheduled = schedule_with(options.accuracy, &traced.graph, target, &offers)?;
+    let options = Options { math_mode: device.math_mode(), tf32: device.is_tf32_allowed(), ..Options::default() };
+    let scheduled = schedule_with(options.math_mode, &traced.graph, target, &offers)?;
     let planned = plan_with(&options, &traced.graph, target, &offers)?;
     let mut add = |stage, title: &str, text: String| sections.push(Section { stage, title: title.into(), text });
     add(Stage::Graph, "tensor graph", format!("{}{}", legend(&traced, names)?, traced.graph));

@@ -171,23 +171,23 @@ fn share(check: &Check) -> f64 {
 
 /// Runs the benchmarks while time is left. Returns their rows, the measured limits, and the failures.
 fn measure(device: &Device, is_unwanted: bool, started: Instant) -> Result<(Value, Value, Vec<Value>)> {
-    let left_out = |why: &str| {
+    let skipped = |why: &str| {
         note!("benchmarks are left out: {why}");
-        Ok((json!({"left_out": why}), Value::Null, Vec::new()))
+        Ok((json!({"skipped": why}), Value::Null, Vec::new()))
     };
     if is_unwanted {
-        return left_out("--no-bench was given");
+        return skipped("--no-bench was given");
     }
     if device.info().variant.is_some() {
-        return left_out("the device checks programs and is not built for speed");
+        return skipped("the device checks programs and is not built for speed");
     }
     match kernels::TRIAD.run(device, Size::Small, 0, Duration::from_millis(100)) {
         // The report is written all the same: it is about devices that may be broken.
         Err(error) => {
-            let (bench, limits, _) = left_out("the triad failed")?;
+            let (bench, limits, _) = skipped("the triad failed")?;
             return Ok((bench, limits, vec![failure(kernels::TRIAD.name, &error.to_string())]));
         }
-        Ok(triad) if triad.time.as_secs_f64() > SLOWEST => return left_out("the device is too slow for them"),
+        Ok(triad) if triad.time.as_secs_f64() > SLOWEST => return skipped("the device is too slow for them"),
         Ok(_) => {}
     }
     note!("measuring …");

@@ -43,7 +43,7 @@ struct Shared {
     uploaded: AtomicU64,
     downloaded: AtomicU64,
     in_place: AtomicI64,
-    accuracy: Mutex<MathMode>,
+    math_mode: Mutex<MathMode>,
     tf32: AtomicBool,
     tunes: AtomicBool,
     is_dry_run: bool,
@@ -57,7 +57,7 @@ pub struct DeviceOptions {
     /// Directory of the on-disk program cache; `None` disables it.
     pub cache_dir: Option<PathBuf>,
     /// Floating-point transformations allowed in plans of tensors on the device.
-    pub accuracy: MathMode,
+    pub math_mode: MathMode,
     /// True if f32 matrix products can use TF32; see [`Device::set_allow_tf32`].
     pub tf32: bool,
     /// True if plans of tensors measure several kernels and keep the fastest.
@@ -71,8 +71,8 @@ impl DeviceOptions {
     /// A `PANOPLY_*` variable has an invalid value.
     pub fn from_env() -> Result<DeviceOptions> {
         let settings = env::settings()?;
-        let env::EnvSettings { pool, cache_dir, accuracy, tf32, tune, .. } = settings.clone();
-        Ok(DeviceOptions { pool, cache_dir, accuracy, tf32, autotune: tune })
+        let env::EnvSettings { pool, cache_dir, math_mode, tf32, tune, .. } = settings.clone();
+        Ok(DeviceOptions { pool, cache_dir, math_mode, tf32, autotune: tune })
     }
 }
 
@@ -94,7 +94,7 @@ impl Device {
             uploaded: AtomicU64::new(0),
             downloaded: AtomicU64::new(0),
             in_place: AtomicI64::new(0),
-            accuracy: Mutex::new(options.accuracy),
+            math_mode: Mutex::new(options.math_mode),
             tf32: AtomicBool::new(options.tf32),
             tunes: AtomicBool::new(options.autotune),
             is_dry_run,
@@ -166,7 +166,7 @@ impl Device {
             _ => null,
         };
         let options =
-            DeviceOptions { accuracy: self.math_mode(), tf32: self.is_tf32_allowed(), ..DeviceOptions::default() };
+            DeviceOptions { math_mode: self.math_mode(), tf32: self.is_tf32_allowed(), ..DeviceOptions::default() };
         Device::create(Arc::new(null), options, true)
     }
 
@@ -366,12 +366,12 @@ impl Device {
 
     /// Returns the floating-point transformations allowed in plans of tensors on this device.
     pub fn math_mode(&self) -> MathMode {
-        *self.0.accuracy.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.0.math_mode.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Sets the floating-point transformations allowed in plans made from now on. Existing values do not change.
-    pub fn set_math_mode(&self, accuracy: MathMode) {
-        *self.0.accuracy.lock().unwrap_or_else(PoisonError::into_inner) = accuracy;
+    pub fn set_math_mode(&self, math_mode: MathMode) {
+        *self.0.math_mode.lock().unwrap_or_else(PoisonError::into_inner) = math_mode;
     }
 
     /// Returns true if f32 matrix products of tensors on this device can use TF32.

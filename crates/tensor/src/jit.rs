@@ -103,7 +103,7 @@ pub fn jit_with_state<'f, S: State, const N: usize, const M: usize>(
 struct Trace {
     device: Device,
     /// Math mode of the plan, and true if matrix products may use TF32.
-    accuracy: (MathMode, bool),
+    math_mode: (MathMode, bool),
     /// Signatures of the arguments: the inputs, then the tensors of the state, then the dynamic lengths of both.
     given: Vec<TensorSignature>,
     /// Pattern of dynamic lengths of the arguments.
@@ -266,7 +266,7 @@ impl<const N: usize, const M: usize, S: State> JitFunction<'_, N, M, S> {
         let outcomes = results[..all].iter().map(|result| TraceOutput::of(result, place)).collect();
         let traced = Arc::new(Trace {
             device: device.clone(),
-            accuracy: (device.math_mode(), device.is_tf32_allowed()),
+            math_mode: (device.math_mode(), device.is_tf32_allowed()),
             given: given.iter().map(TensorSignature::of).collect(),
             ends,
             measures: dynamic_dim::measured(&results[..all], &placeholders[..own]),
@@ -427,7 +427,7 @@ impl Trace {
                 && (&kind.shape, kind.dtype) == (&tensor.0.shape, tensor.dtype())
                 && kind.number == tensor.number().is_some()
         };
-        (&self.device, self.accuracy) == (device, (device.math_mode(), device.is_tf32_allowed()))
+        (&self.device, self.math_mode) == (device, (device.math_mode(), device.is_tf32_allowed()))
             && (self.given.len(), self.drawn.len()) == (given.len(), generators.len())
             && self.given.iter().zip(given).all(same)
     }

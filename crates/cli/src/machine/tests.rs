@@ -62,7 +62,7 @@ impl Drop for Root {
 }
 
 /// ELF machine number of the architecture this test runs on.
-pub const OURS: u16 = if cfg!(target_arch = "x86_64") { 62 } else { 183 };
+pub const THIS_MACHINE: u16 = if cfg!(target_arch = "x86_64") { 62 } else { 183 };
 
 #[test]
 fn empty_machine_has_no_cards() {
@@ -118,15 +118,15 @@ fn node_without_permission_is_marked() {
     let machine = root.machine();
     let nodes: Vec<(&str, bool)> = machine.nodes.iter().map(|node| (node.path.as_str(), node.allowed)).collect();
     assert_eq!(nodes, [("/dev/nvidia0", false), ("/dev/nvidiactl", true)]);
-    let finding = diagnose(Backend::Cuda, &machine).unwrap();
-    assert_eq!(finding.what, "/dev/nvidia0 cannot be opened by this user");
-    assert!(finding.fix.contains("join the group that owns it"), "{}", finding.fix);
+    let diagnosis = diagnose(Backend::Cuda, &machine).unwrap();
+    assert_eq!(diagnosis.problem, "/dev/nvidia0 cannot be opened by this user");
+    assert!(diagnosis.fix.contains("join the group that owns it"), "{}", diagnosis.fix);
 }
 
 #[test]
 fn library_is_the_loaded_one_or_the_first_on_the_search_path() {
     let root = Root::new("libraries");
-    root.library("usr/lib64/libcuda.so.1", OURS);
+    root.library("usr/lib64/libcuda.so.1", THIS_MACHINE);
     assert_eq!(root.machine().library("libcuda.so.1").unwrap().flaw, None);
     root.library("asked/libcuda.so.1", 3);
     let found = root.machine().library("libcuda.so.1").unwrap();

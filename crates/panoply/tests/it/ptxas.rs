@@ -58,7 +58,7 @@ fn products(capability: u32) -> Vec<(String, Arc<Verified<Kernel>>)> {
     let [a, b] = [0, 1].map(|leaf| graph.push(Op::Input(leaf), &[], [2048, 2048], DType::BF16));
     let product = graph.push(Op::MatMul, &[a, b], [2048, 2048], DType::BF16);
     graph.outputs.push(product);
-    let options = plan::Options { accuracy: MathMode::Standard, variants: true, ..plan::Options::default() };
+    let options = plan::Options { math_mode: MathMode::Standard, variants: true, ..plan::Options::default() };
     let plan = plan::plan_with(&options, &graph, &Target::cuda_minimum(capability), &|_| false).expect("it plans");
     let PlanStep::Kernel { kernel, .. } = &plan.steps[0] else { panic!("no kernel: {plan}") };
     let others = plan.variants.values().flatten().map(|variant| variant.kernel.clone());

@@ -225,9 +225,9 @@ impl Device {
     /// Returns the number of devices of a backend.
     ///
     /// # Errors
-    /// There are none; the error names the reason.
-    pub fn count(kind: Backend) -> Result<usize> {
-        Ok(Registry::global()?.devices(kind)?.iter().filter(|device| device.info().variant.is_none()).count())
+    /// The backend has no device; the error names the reason.
+    pub fn count(backend: Backend) -> Result<usize> {
+        Ok(Registry::global()?.devices(backend)?.iter().filter(|device| device.info().variant.is_none()).count())
     }
 }
 

@@ -164,9 +164,9 @@ fn rounded_once(what: &str, of: impl Fn(DType) -> Vec<Vec<f64>>) {
 
 #[test]
 fn half_precision_convolutions_are_exact_sums_rounded_once() {
-    for accuracy in [MathMode::Standard, MathMode::Exact] {
+    for math_mode in [MathMode::Standard, MathMode::Exact] {
         let device = Device::get("cpu").expect("the CPU is always present");
-        device.set_math_mode(accuracy);
+        device.set_math_mode(math_mode);
         device.scope(|| {
             for (groups, channels) in [(1, [5, 7]), (2, [3, 4]), (1, [40, 19])] {
                 let (one, two) = (

@@ -17,7 +17,7 @@ use panoply_tensor::{Device, Tensor, eval};
 
 /// Registers simulated devices beside those of this machine: a CUDA device that interprets PTX, a ROCm device whose HIP C++ clang compiles
 /// for the host, and a oneAPI device on Intel's OpenCL runtime for CPUs.
-fn pretend() {
+fn register_simulated_devices() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         let registry = Registry::global().expect("the environment variables are valid");
@@ -39,7 +39,7 @@ fn set(name: &str) -> bool {
 /// checked device takes three times as long as the CPU, so a quick run omits them. The slowest devices are for the full run.
 /// `PANOPLY_TEST_DEVICE` selects a single device.
 fn devices() -> Vec<Device> {
-    pretend();
+    register_simulated_devices();
     let mut names = vec!["cpu", "cuda:0"];
     if !set("PANOPLY_TEST_QUICK") {
         names.extend(["cpu:checked", "opencl:0", "vulkan:0", "vulkan:1"]);

@@ -348,8 +348,8 @@ pub const CASES: &[Case] = &[
     ("index_add", |x| x[0].index_add(0, &x[1], &x[2])),
 ];
 
-fn einsum(formula: &str, x: &[Tensor]) -> Tensor {
-    Tensor::einsum(formula, &x.iter().collect::<Vec<&Tensor>>())
+fn einsum(equation: &str, x: &[Tensor]) -> Tensor {
+    Tensor::einsum(equation, &x.iter().collect::<Vec<&Tensor>>())
 }
 
 fn l_and_sine_of_u(x: &Tensor) -> Tensor {
