@@ -143,8 +143,8 @@ pub fn pow(x: Interval, y: Interval) -> Interval {
     if !x.is_finite() || !y.is_finite() {
         return Interval::ENTIRE;
     }
-    let is_whole = y.is_point() && y.lo.fract() == 0.0 && y.lo.abs() <= MAX_POWER;
-    match is_whole {
+    let is_integer = y.is_point() && y.lo.fract() == 0.0 && y.lo.abs() <= MAX_POWER;
+    match is_integer {
         true if y.lo >= 0.0 => power(x, y.lo),
         true => power(x, -y.lo).recip(),
         false => math(Math::Exp, y * math(Math::Log, x)),
@@ -322,11 +322,11 @@ mod tests {
                 assert!(values.lo <= middle + error && middle - error <= values.hi, "{function:?} {wide:?}");
                 if step > 0.1 {
                     let mean = (value(wide.hi) - y) / step;
-                    let slopes = derivative(function, wide, values);
+                    let derivatives = derivative(function, wide, values);
                     let error = 1e-13 * (1.0 + y.abs() + value(wide.hi).abs());
                     assert!(
-                        slopes.lo - error <= mean && mean <= slopes.hi + error,
-                        "{function:?} {wide:?}: {mean} {slopes:?}"
+                        derivatives.lo - error <= mean && mean <= derivatives.hi + error,
+                        "{function:?} {wide:?}: {mean} {derivatives:?}"
                     );
                 }
             }

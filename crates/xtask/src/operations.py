@@ -242,9 +242,9 @@ def theirs(name):
         with torch.no_grad():
             return median(lambda: op(*inputs))
     inputs = [x.clone().requires_grad_() if x.is_floating_point() else x for x in inputs]
-    flow, wanted = torch.ones_like(op(*inputs).detach()), [x for x in inputs if x.requires_grad]
+    grad_output, wanted = torch.ones_like(op(*inputs).detach()), [x for x in inputs if x.requires_grad]
     # A gradient that is a view of the cotangent is copied, as in Panoply.
-    return median(lambda: [slope.contiguous() for slope in torch.autograd.grad(op(*inputs), wanted, flow)])
+    return median(lambda: [grad.contiguous() for grad in torch.autograd.grad(op(*inputs), wanted, grad_output)])
 
 
 def main():

@@ -79,11 +79,11 @@ impl RunDir {
         if !error.is_corrupt() {
             return error;
         }
-        let stands = match self.model_path() {
+        let kept = match self.model_path() {
             model if model.exists() => format!("; {} is kept", model.display()),
             _ => String::new(),
         };
-        let note = format!("the run cannot be resumed from it{stands}; start another run");
+        let note = format!("the run cannot be resumed from it{kept}; start another run");
         Error::corrupt(error.message()).note(note).with_source(error)
     }
 

@@ -347,7 +347,7 @@ const RECORD_BYTES: usize = 2 * size_of::<usize>();
 /// The text of a table and its delimiter: a tab if the file's name says so.
 fn open(path: &Path, encoding: Option<TextEncoding>, budget: &ReadBudget) -> Result<(String, u8)> {
     let read = read_text(path, encoding, budget)?;
-    // What becomes of it: where each cell ends and all of their text; and while a record is read, where its cells end.
+    // Budget of the table: the end of each cell, the text of all cells, and the ends of the cells of the record that is being read.
     let divides = |byte: &&u8| DELIMITERS.contains(byte) || matches!(byte, b' ' | b'\n' | b'\r');
     let cells = read.as_bytes().iter().filter(divides).count() + 1;
     budget.take_values(cells, 2 * size_of::<u32>(), path)?;

@@ -247,7 +247,7 @@ for i, tolerance in enumerate([1e-6, 1e-3]):
     std::fs::remove_dir_all(&folder).unwrap();
 }
 
-/// Networks that are no layers of one input and one output are refused, and so are descriptions that are not ONNX.
+/// Networks without exactly one input and one output are refused as layers, and so are descriptions that are not ONNX.
 #[test]
 fn other_networks_are_refused() {
     Device::get("cpu").unwrap().scope(|| {

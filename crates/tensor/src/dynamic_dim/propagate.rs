@@ -80,8 +80,8 @@ fn carried(op: &Op, inputs: &[&Tensor], shape: &Shape) -> Result<(Vec<Tensor>, D
             (same(), (0..rank).map(other).collect::<Result<DynamicDims>>()?)
         }
         Op::CustomCall(..) => {
-            if let Some(partly) = inputs.iter().find(|input| input.has_dynamic_dim()) {
-                return Err(partly.needs_length(&name));
+            if let Some(dynamic) = inputs.iter().find(|input| input.has_dynamic_dim()) {
+                return Err(dynamic.needs_length(&name));
             }
             (same(), vec![None; shape.ndim()])
         }
