@@ -98,8 +98,8 @@ pub fn run(arguments: &ReportCommand) -> Result<ExitCode> {
 }
 
 /// Returns the paths of the JSON and the Markdown file.
-fn paths(asked: Option<&Path>, device: &Device) -> (PathBuf, PathBuf) {
-    let stem = match asked {
+fn paths(requested: Option<&Path>, device: &Device) -> (PathBuf, PathBuf) {
+    let stem = match requested {
         Some(path) if path.extension().is_some_and(|end| end == "json" || end == "md") => path.with_extension(""),
         Some(path) => path.to_path_buf(),
         None => PathBuf::from(format!("panoply-report-{}", device.device_string().replace(':', "-"))),

@@ -35,7 +35,7 @@ struct Row<'a> {
 
 /// Tests all devices and prints the problems; fails if a device that is present does not work.
 pub fn run(arguments: &devices::ViewCommand) -> Result<ExitCode> {
-    let report = devices::asked()?;
+    let report = devices::probed_report()?;
     let machine = Machine::read_system();
     let rows: Vec<Row> = report.backends.iter().map(|backend| row(backend, &machine)).collect();
     let wrong = rows.iter().map(Row::wrong).sum::<usize>();

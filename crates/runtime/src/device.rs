@@ -191,7 +191,7 @@ impl Device {
     /// Out of memory, or the upload failed.
     #[track_caller]
     pub fn buffer<T: Element>(&self, data: &[T]) -> Result<Buffer<T>> {
-        let mut buffer = Buffer::undefined(self, data.len())?;
+        let mut buffer = Buffer::empty(self, data.len())?;
         buffer.write(data)?;
         Ok(buffer)
     }
@@ -209,7 +209,7 @@ impl Device {
     /// # Errors
     /// Out of memory, or the fill failed.
     pub fn full<T: Element>(&self, len: usize, value: T) -> Result<Buffer<T>> {
-        let mut buffer = Buffer::undefined(self, len)?;
+        let mut buffer = Buffer::empty(self, len)?;
         buffer.fill(value)?;
         Ok(buffer)
     }
@@ -219,7 +219,7 @@ impl Device {
     /// # Errors
     /// Out of memory.
     pub fn empty<T: Element>(&self, len: usize) -> Result<Buffer<T>> {
-        Buffer::undefined(self, len)
+        Buffer::empty(self, len)
     }
 
     /// Allocates `bytes` bytes with undefined contents.
@@ -288,7 +288,7 @@ impl Device {
 
     /// Returns the memory held, by tag, largest first. The list is empty once every buffer is dropped.
     pub fn memory_by_tag(&self) -> Vec<TaggedMemory> {
-        self.0.pool.holders()
+        self.0.pool.memory_by_tag()
     }
 
     /// Returns unused memory and programs to the driver; returns the number of bytes of memory freed.
