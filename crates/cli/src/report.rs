@@ -145,7 +145,7 @@ fn check(device: &Device, arguments: &SuiteArgs) -> (Vec<Value>, Vec<Value>, Cou
             }
             None => counts.skipped += 1,
         }
-        if share(&check) > worst.as_ref().map_or(0.0, share) {
+        if relative_error(&check) > worst.as_ref().map_or(0.0, relative_error) {
             *worst = Some(check);
         }
     });
@@ -162,7 +162,7 @@ fn check(device: &Device, arguments: &SuiteArgs) -> (Vec<Value>, Vec<Value>, Cou
 }
 
 /// Returns the error of a check relative to its tolerance; infinite for an error of something that must be exact.
-fn share(check: &Check) -> f64 {
+fn relative_error(check: &Check) -> f64 {
     match check.worst {
         Some((error, tolerance)) if error > 0.0 => error / tolerance,
         _ => 0.0,
@@ -204,10 +204,10 @@ fn measure(device: &Device, is_unwanted: bool, started: Instant) -> Result<(Valu
             })
         }),
         ("kernels", &|rows, failures| {
-            kernels::measure(device, Size::Large, MIN_TIME, &mut |shipped, outcome, limit| {
-                let row = kernels::row(shipped, outcome, limit);
+            kernels::measure(device, Size::Large, MIN_TIME, &mut |builtin, outcome, limit| {
+                let row = kernels::row(builtin, outcome, limit);
                 if !outcome.verdict.passed() {
-                    failures.push(failure(shipped.name, &outcome.verdict.to_string()));
+                    failures.push(failure(builtin.name, &outcome.verdict.to_string()));
                 }
                 rows.push(row);
                 in_time()

@@ -45,7 +45,7 @@ struct Shared {
     in_place: AtomicI64,
     math_mode: Mutex<MathMode>,
     tf32: AtomicBool,
-    tunes: AtomicBool,
+    autotune: AtomicBool,
     is_dry_run: bool,
 }
 
@@ -71,8 +71,8 @@ impl DeviceOptions {
     /// A `PANOPLY_*` variable has an invalid value.
     pub fn from_env() -> Result<DeviceOptions> {
         let settings = env::settings()?;
-        let env::EnvSettings { pool, cache_dir, math_mode, tf32, tune, .. } = settings.clone();
-        Ok(DeviceOptions { pool, cache_dir, math_mode, tf32, autotune: tune })
+        let env::EnvSettings { pool, cache_dir, math_mode, tf32, autotune, .. } = settings.clone();
+        Ok(DeviceOptions { pool, cache_dir, math_mode, tf32, autotune })
     }
 }
 
@@ -96,7 +96,7 @@ impl Device {
             in_place: AtomicI64::new(0),
             math_mode: Mutex::new(options.math_mode),
             tf32: AtomicBool::new(options.tf32),
-            tunes: AtomicBool::new(options.autotune),
+            autotune: AtomicBool::new(options.autotune),
             is_dry_run,
             raw,
         }))
@@ -391,13 +391,13 @@ impl Device {
 
     /// Returns true if plans of tensors on this device measure several kernels and keep the fastest.
     pub fn is_autotune_enabled(&self) -> bool {
-        self.0.tunes.load(Ordering::Relaxed)
+        self.0.autotune.load(Ordering::Relaxed)
     }
 
     /// Enables or disables autotuning: plans made from now on measure, in their first run, which of several kernels is the fastest.
     /// The results are bitwise equal. The choice is saved with the compiled programs for later processes.
-    pub fn set_autotune(&self, tune: bool) {
-        self.0.tunes.store(tune, Ordering::Relaxed);
+    pub fn set_autotune(&self, enabled: bool) {
+        self.0.autotune.store(enabled, Ordering::Relaxed);
     }
 
     // For the rest of the crate.

@@ -345,16 +345,19 @@ impl TracedBody {
             )));
         }
         let graph = describe(name, &outputs)?;
-        let measures = graph.nodes.iter().any(|node| matches!(node.op, Op::Input(n) if n as usize >= own));
-        let reads = if measures { inputs.len() } else { own };
-        let call =
-            Arc::new(Call::with_routine(name, graph, routine.filter(|routine| !measures && routine.check().is_ok())));
-        let measures = measured(&outputs, &inputs[..own]);
+        let has_lengths = graph.nodes.iter().any(|node| matches!(node.op, Op::Input(n) if n as usize >= own));
+        let used_inputs = if has_lengths { inputs.len() } else { own };
+        let call = Arc::new(Call::with_routine(
+            name,
+            graph,
+            routine.filter(|routine| !has_lengths && routine.check().is_ok()),
+        ));
+        let length_inputs = measured(&outputs, &inputs[..own]);
         Ok(TracedBody {
             inputs,
             outputs,
-            used_inputs: reads,
-            length_inputs: measures,
+            used_inputs,
+            length_inputs,
             call,
             vjps: Mutex::default(),
             jvps: Mutex::default(),

@@ -109,7 +109,7 @@ struct Trace {
     /// Pattern of dynamic lengths of the arguments.
     ends: LengthPattern,
     /// Arguments that the function uses as lengths, with their [`Dim`].
-    measures: Vec<(usize, Dim)>,
+    length_inputs: Vec<(usize, Dim)>,
     /// Number of inputs, which are never donated.
     inputs: usize,
     graph: Graph,
@@ -192,7 +192,7 @@ impl<const N: usize, const M: usize, S: State> JitFunction<'_, N, M, S> {
             device.scope(|| evaluate(&given))?;
             let known = self.known(&device, &given, &ends, &generators);
             let trace = known.map_or_else(|| self.trace(&device, state, &given, ends), Ok)?;
-            dynamic_dim::check_lengths(&trace.measures, |at| &given[at]).map(|()| trace)
+            dynamic_dim::check_lengths(&trace.length_inputs, |at| &given[at]).map(|()| trace)
         });
         let place = Location::caller();
         let placed = |error: Error| if error.is_mistake() { error.with_location(place) } else { error };
@@ -269,7 +269,7 @@ impl<const N: usize, const M: usize, S: State> JitFunction<'_, N, M, S> {
             math_mode: (device.math_mode(), device.is_tf32_allowed()),
             given: given.iter().map(TensorSignature::of).collect(),
             ends,
-            measures: dynamic_dim::measured(&results[..all], &placeholders[..own]),
+            length_inputs: dynamic_dim::measured(&results[..all], &placeholders[..own]),
             inputs: N,
             graph,
             ready: Mutex::default(),

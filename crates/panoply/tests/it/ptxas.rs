@@ -125,8 +125,8 @@ fn assemble(ptxas: &Path, kernel: &Verified<Kernel>, capability: u32, index_bits
 }
 
 /// Returns every built-in kernel with its name.
-fn shipped() -> Vec<(&'static str, Verified<Kernel>)> {
-    let all = kernels::ALL.iter().flat_map(|shipped| shipped.kernels.iter());
+fn builtin() -> Vec<(&'static str, Verified<Kernel>)> {
+    let all = kernels::ALL.iter().flat_map(|builtin| builtin.kernels.iter());
     all.map(|(name, build)| (*name, verify(build().expect("it builds")).expect("it verifies"))).collect()
 }
 
@@ -144,7 +144,7 @@ says so. These are counts, not timings; [timings of an H100](cuda-h100.md) are e
         .to_string();
     CAPABILITIES.iter().for_each(|capability| table += &format!(" sm_{capability} |"));
     table += &format!("\n|---|{}\n", "---|".repeat(CAPABILITIES.len()));
-    for (name, kernel) in shipped() {
+    for (name, kernel) in builtin() {
         table += &format!("| `{name}` |");
         for capability in CAPABILITIES {
             let costs = costs(&ptxas, name, &kernel, capability);
