@@ -62,8 +62,8 @@ fn cuda() {
 
     root.library("usr/lib64/libcuda.so.1", 3);
     assert!(diagnosis(Backend::Cuda, &root.machine()).0.ends_with("is for another architecture"));
-    root.library("asked/stubs/libcuda.so.1", THIS_MACHINE);
-    let stub = Machine::read(root.path(), root.path().join("asked/stubs").as_os_str());
+    root.library("searched/stubs/libcuda.so.1", THIS_MACHINE);
+    let stub = Machine::read(root.path(), root.path().join("searched/stubs").as_os_str());
     assert!(diagnosis(Backend::Cuda, &stub).0.ends_with("is a stub for linking, not a driver"));
 
     let mut machine = root.machine();

@@ -51,7 +51,7 @@ impl Root {
 
     /// Reads the machine in this folder.
     pub fn machine(&self) -> Machine {
-        Machine::read(&self.0, self.0.join("asked").as_os_str())
+        Machine::read(&self.0, self.0.join("searched").as_os_str())
     }
 }
 
@@ -128,14 +128,14 @@ fn library_is_the_loaded_one_or_the_first_on_the_search_path() {
     let root = Root::new("libraries");
     root.library("usr/lib64/libcuda.so.1", THIS_MACHINE);
     assert_eq!(root.machine().library("libcuda.so.1").unwrap().flaw, None);
-    root.library("asked/libcuda.so.1", 3);
+    root.library("searched/libcuda.so.1", 3);
     let found = root.machine().library("libcuda.so.1").unwrap();
     assert!(found.path.ends_with("usr/lib64/libcuda.so.1"), "a library that cannot be loaded is skipped");
     fs::remove_file(root.path().join("usr/lib64/libcuda.so.1")).unwrap();
     let found = root.machine().library("libcuda.so.1").unwrap();
-    assert!(found.path.ends_with("asked/libcuda.so.1"));
+    assert!(found.path.ends_with("searched/libcuda.so.1"));
     assert_eq!(found.flaw, Some(Flaw::Architecture));
-    root.file("asked/libcuda.so.1", "not a library, but long enough to be one");
+    root.file("searched/libcuda.so.1", "not a library, but long enough to be one");
     assert_eq!(root.machine().library("libcuda.so.1").unwrap().flaw, Some(Flaw::NoLibrary));
     root.file(
         "proc/self/maps",

@@ -96,7 +96,7 @@ impl Variants {
             let levels = compute_at::ComputeLevels::new(&nest);
             return Variants { nest, levels, tilings: Vec::new(), mapping, lengths: Vec::new() };
         }
-        let lengths = mapping.lengths(&nest, target);
+        let lengths = mapping.inner_extents(&nest, target);
         Variants { nest, levels, tilings, mapping, lengths }
     }
 

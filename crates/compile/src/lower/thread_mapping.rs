@@ -141,13 +141,13 @@ fn sums_floats(nest: &LoopNest) -> bool {
 impl ThreadMapping {
     /// Returns candidate extents of the innermost outer variable if it is so short that a CPU's blocks would be mostly
     /// empty: the best estimate first, the unchanged extent last. Returns an empty vector if it is long enough.
-    pub fn lengths(&self, nest: &LoopNest, target: &Target) -> Vec<InnerExtent> {
+    pub fn inner_extents(&self, nest: &LoopNest, target: &Target) -> Vec<InnerExtent> {
         let Style::Cpu { block } = target.style else { return Vec::new() };
         let block = block as u64;
         let alone = self.lanes.is_none() && self.tile.is_none();
         let short = nest.outer.len() > 1 && nest.outer.last().is_some_and(|last| last.extent < block / 4);
-        let joined = |short: u64| InnerExtent { wanted: block / 2, short };
-        if alone && short { vec![joined(SHORTEST_ROW), joined(SHORT_ROW), InnerExtent::OWN] } else { Vec::new() }
+        let merged = |short: u64| InnerExtent { wanted: block / 2, short };
+        if alone && short { vec![merged(SHORTEST_ROW), merged(SHORT_ROW), InnerExtent::UNCHANGED] } else { Vec::new() }
     }
 }
 

@@ -19,10 +19,12 @@ impl Folder<'_> {
         self.ty(id).is_bool()
     }
 
+    /// Returns the value of a constant bool.
     fn bool_constant(&self, id: ExprId) -> Option<bool> {
         self.constant(id).filter(|value| value.dtype == DType::Bool).map(|value| value.is_true())
     }
 
+    /// Returns a constant bool of the type of `like`, which can be a vector.
     fn bool_literal(&mut self, like: ExprId, value: bool) -> ExprId {
         let ty = self.ty(like);
         self.literal(ty, value.into())
