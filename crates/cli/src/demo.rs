@@ -34,13 +34,13 @@ pub fn run(arguments: &DemoCommand) -> Result<ExitCode> {
     let mut failed = 0;
     // The checked device interprets every work-item; the default size would take minutes.
     let size = if choice.device().info().variant.is_some() { Size::Tiny } else { Size::Small };
-    for shipped in ALL {
-        let outcome = shipped.run(choice.device(), size, arguments.seed, BUDGET)?;
+    for builtin in ALL {
+        let outcome = builtin.run(choice.device(), size, arguments.seed, BUDGET)?;
         failed += usize::from(!outcome.verdict.passed());
         if arguments.json {
-            rows.push(row(shipped, &outcome));
+            rows.push(row(builtin, &outcome));
         } else {
-            println!("{}", line(shipped, &outcome));
+            println!("{}", line(builtin, &outcome));
         }
     }
     if arguments.json {
@@ -52,23 +52,23 @@ pub fn run(arguments: &DemoCommand) -> Result<ExitCode> {
 }
 
 /// Formats a result as `✓ saxpy           0.41 ms   30.1 GB/s    5.0 Gop/s  exact   y = a x + y`.
-pub fn line(shipped: &BuiltinKernel, outcome: &BenchResult) -> String {
+pub fn line(builtin: &BuiltinKernel, outcome: &BenchResult) -> String {
     let mark = if outcome.verdict.passed() { '✓' } else { '✗' };
     format!(
         "{mark} {:<14} {:>9.3} ms {:>7.1} GB/s {:>8.1} Gop/s  {:<24} {}",
-        shipped.name,
+        builtin.name,
         outcome.time.as_secs_f64() * 1e3,
         outcome.gb_per_s(),
         outcome.gop_per_s(),
         outcome.verdict.to_string(),
-        shipped.about
+        builtin.about
     )
 }
 
 /// Returns the result for `--json`.
-pub fn row(shipped: &BuiltinKernel, outcome: &BenchResult) -> Value {
+pub fn row(builtin: &BuiltinKernel, outcome: &BenchResult) -> Value {
     json!({
-        "name": shipped.name, "passed": outcome.verdict.passed(), "max_error": outcome.verdict.error,
+        "name": builtin.name, "passed": outcome.verdict.passed(), "max_error": outcome.verdict.error,
         "tolerance": outcome.verdict.tolerance, "seconds": outcome.time.as_secs_f64(), "runs": outcome.runs,
         "gb_per_s": outcome.gb_per_s(), "gop_per_s": outcome.gop_per_s(),
     })

@@ -53,7 +53,7 @@ impl ViewCommand {
 
 /// Prints the backends that work here, and why the others do not.
 pub fn backends(arguments: &ViewCommand) -> Result<ExitCode> {
-    let report = asked()?;
+    let report = probed_report()?;
     if arguments.json {
         output::print_json(
             &json!({"schema": 1, "backends": report.backends.iter().map(backend).collect::<Vec<Value>>()}),
@@ -69,7 +69,7 @@ pub fn backends(arguments: &ViewCommand) -> Result<ExitCode> {
 
 /// Prints every device with its properties, and the recommended one.
 pub fn devices(arguments: &DevicesCommand) -> Result<ExitCode> {
-    let report = asked()?;
+    let report = probed_report()?;
     if arguments.printed.json {
         let backends: Vec<Value> = report
             .backends
@@ -170,7 +170,7 @@ fn could_work(report: &BackendReport, machine: &Machine) -> bool {
 
 /// Prints the number of devices of each backend, one line each.
 pub fn summary(arguments: &ViewCommand) -> Result<ExitCode> {
-    let report = asked()?;
+    let report = probed_report()?;
     let groups = [("hardware", "hardware"), ("same", "also listed above"), ("software", "software")];
     // A GPU that a preferred backend also supports is counted there.
     let group = |device: &Device| match report.alias_of(device) {
@@ -227,7 +227,7 @@ pub fn default(arguments: &DefaultArguments) -> Result<ExitCode> {
 }
 
 /// Queries all drivers; a faulty driver cannot end this process.
-pub fn asked() -> Result<DeviceReport> {
+pub fn probed_report() -> Result<DeviceReport> {
     driver_probe::for_all()?;
     device_report()
 }

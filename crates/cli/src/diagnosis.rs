@@ -13,14 +13,14 @@ const INTEL: u16 = 0x8086;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnosis {
     /// The problem.
-    pub what: String,
+    pub problem: String,
     /// The fix.
     pub fix: String,
 }
 
 impl Diagnosis {
-    fn new(what: impl Into<String>, fix: impl Into<String>) -> Option<Diagnosis> {
-        Some(Diagnosis { what: what.into(), fix: fix.into() })
+    fn new(problem: impl Into<String>, fix: impl Into<String>) -> Option<Diagnosis> {
+        Some(Diagnosis { problem: problem.into(), fix: fix.into() })
     }
 }
 

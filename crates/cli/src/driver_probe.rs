@@ -51,16 +51,17 @@ pub fn for_all() -> Result<()> {
 }
 
 fn contain(mut kinds: Vec<Backend>) -> Result<()> {
-    static ASKED: Mutex<Vec<Backend>> = Mutex::new(Vec::new());
-    let mut asked = ASKED.lock().unwrap_or_else(PoisonError::into_inner);
-    kinds.retain(|kind| *kind != Backend::Cpu && !asked.contains(kind));
-    asked.extend(&kinds);
+    static PROBED: Mutex<Vec<Backend>> = Mutex::new(Vec::new());
+    let mut probed = PROBED.lock().unwrap_or_else(PoisonError::into_inner);
+    kinds.retain(|kind| *kind != Backend::Cpu && !probed.contains(kind));
+    probed.extend(&kinds);
     // If no process can be started, the drivers are queried without this protection.
     let fine = |child: std::io::Result<Child>| child.map_or(true, |child| wait(child, DEADLINE).is_ok());
-    if kinds.is_empty() || fine(ask(&kinds)) {
+    if kinds.is_empty() || fine(spawn_probe(&kinds)) {
         return Ok(());
     }
-    let alone: Vec<(Backend, std::io::Result<Child>)> = kinds.iter().map(|kind| (*kind, ask(&[*kind]))).collect();
+    let alone: Vec<(Backend, std::io::Result<Child>)> =
+        kinds.iter().map(|kind| (*kind, spawn_probe(&[*kind]))).collect();
     for (kind, child) in alone {
         let Ok(child) = child else { continue };
         if let Err(end) = wait(child, DEADLINE) {
@@ -86,7 +87,7 @@ fn contain(mut kinds: Vec<Backend>) -> Result<()> {
 pub fn time() -> Result<f64> {
     let kinds = Registry::global()?.backends();
     let started = Instant::now();
-    let child = ask(&kinds).map_err(|error| Error::io("cannot start a process for device discovery", error))?;
+    let child = spawn_probe(&kinds).map_err(|error| Error::io("cannot start a process for device discovery", error))?;
     let ended = wait(child, DEADLINE);
     ended.map_err(|end| {
         Error::unavailable(format!("a process for device discovery {end}; run `panoply status` to find the driver"))
@@ -94,7 +95,7 @@ pub fn time() -> Result<f64> {
     Ok(started.elapsed().as_secs_f64())
 }
 
-fn ask(kinds: &[Backend]) -> std::io::Result<Child> {
+fn spawn_probe(kinds: &[Backend]) -> std::io::Result<Child> {
     let mut command = Command::new(std::env::current_exe()?);
     command.arg("probe-drivers").args(kinds.iter().map(|kind| kind.name()));
     // Messages of the driver are shown when this process queries it.

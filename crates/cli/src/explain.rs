@@ -179,21 +179,21 @@ fn sections(arguments: &ExplainCommand, device: &Device) -> Result<Vec<Section>>
         return Err(Error::mistake(format!("explain: --shape is for expressions; {name} has fixed shapes")));
     }
     // The name of a program selects all its kernels, the name of a kernel only this one.
-    let is_program = ALL.iter().any(|shipped| shipped.name == name);
-    let kernels = ALL.iter().flat_map(|shipped| shipped.kernels.iter().map(move |kernel| (shipped, kernel)));
-    let wanted = kernels.filter(|(shipped, (known, _))| if is_program { shipped.name == name } else { *known == name });
+    let is_program = ALL.iter().any(|builtin| builtin.name == name);
+    let kernels = ALL.iter().flat_map(|builtin| builtin.kernels.iter().map(move |kernel| (builtin, kernel)));
+    let wanted = kernels.filter(|(builtin, (known, _))| if is_program { builtin.name == name } else { *known == name });
     let wanted: Vec<_> = wanted.collect();
     if !wanted.is_empty() {
-        for (shipped, (name, build)) in wanted {
-            let text = function(shipped.source, name);
+        for (builtin, (name, build)) in wanted {
+            let text = function(builtin.source, name);
             sections.push(Section { stage: Stage::Rust, title: format!("{name}: Rust"), text });
             explain_kernel(&verify(build()?)?, LONG, device, &mut sections)?;
         }
     } else if let Some((_, expression)) = EXPRESSIONS.iter().find(|(known, _)| *known == name) {
         explain_expression(&expression(&mut Rng::seed_from_u64(0)), &BTreeMap::new(), device, &mut sections)?;
     } else {
-        let kernels = ALL.iter().flat_map(|shipped| shipped.kernels).map(|(known, _)| *known);
-        let programs = ALL.iter().map(|shipped| shipped.name);
+        let kernels = ALL.iter().flat_map(|builtin| builtin.kernels).map(|(known, _)| *known);
+        let programs = ALL.iter().map(|builtin| builtin.name);
         let known = programs.chain(kernels).chain(EXPRESSIONS.iter().map(|(known, _)| *known)).collect();
         return Err(unknown(&format!("explain: unknown name {name}"), name, known));
     }
@@ -247,8 +247,8 @@ fn explain_expression(
     roots.iter().try_for_each(Tensor::check)?;
     let traced = TracedGraph::new(device, &roots.iter().collect::<Vec<&Tensor>>())?;
     let (target, offers) = (device.target(), |routine: &_| device.supports_routine(routine));
-    let options = Options { accuracy: device.math_mode(), tf32: device.is_tf32_allowed(), ..Options::default() };
-    let scheduled = schedule_with(options.accuracy, &traced.graph, target, &offers)?;
+    let options = Options { math_mode: device.math_mode(), tf32: device.is_tf32_allowed(), ..Options::default() };
+    let scheduled = schedule_with(options.math_mode, &traced.graph, target, &offers)?;
     let planned = plan_with(&options, &traced.graph, target, &offers)?;
     let mut add = |stage, title: &str, text: String| sections.push(Section { stage, title: title.into(), text });
     add(Stage::Graph, "tensor graph", format!("{}{}", legend(&traced, names)?, traced.graph));

@@ -64,7 +64,7 @@ pub fn run(arguments: &ExportCommand) -> Result<ExitCode> {
         let report = if arguments.json {
             let document = json!({
                 "schema": 1, "model": arguments.model.to_string_lossy(), "path": out.to_string_lossy(), "size_bytes": saved.bytes,
-                "data": second, "opset": saved.opset, "input_shape": input, "output_shape": output, "classes": manifest.data.class_names,
+                "data": second, "opset": saved.opset, "input_shape": input, "output_shape": output, "class_names": manifest.data.class_names,
                 "loss": manifest.network.loss.kind.name(), "offsets": offsets,
             });
             format!("{document:#}")

@@ -130,7 +130,7 @@ fn classes(
             .collect();
         output::print_json(&choice.document(json!({
             "predictions": rows, "labeled": known, "correct": correct,
-            "accuracy": share_of(correct, known), "unknown_labels": unknown,
+            "accuracy": fraction(correct, known), "unknown_labels": unknown,
         })));
         return;
     }
@@ -247,7 +247,7 @@ fn numbers(
     let name_width = names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
     let formatted = |numbers: &[f32]| {
         if numbers.len() > MANY_NUMBERS {
-            return largest(numbers, labels);
+            return largest_outputs(numbers, labels);
         }
         let moved = numbers.iter().enumerate().map(|(at, number)| format_number(f64::from(*number) + offset(at)));
         let words: Vec<String> = moved.collect();
@@ -272,7 +272,7 @@ fn numbers(
 const MANY_NUMBERS: usize = 16;
 
 /// Names the largest outputs.
-fn largest(numbers: &[f32], labels: &[String]) -> String {
+fn largest_outputs(numbers: &[f32], labels: &[String]) -> String {
     const NAMED: usize = 5;
     let mut order: Vec<usize> = (0..numbers.len()).collect();
     order.sort_by(|a, b| numbers[*b].total_cmp(&numbers[*a]));
@@ -315,7 +315,7 @@ fn answers(
             .collect();
         output::print_json(&choice.document(json!({
             "labels": labels, "predictions": rows, "labeled": known, "correct_labels": correct,
-            "accuracy": share_of(correct, known * width),
+            "accuracy": fraction(correct, known * width),
         })));
         return;
     }
@@ -341,7 +341,7 @@ fn answers(
 }
 
 /// Returns the share of correct predictions; `None` without any.
-fn share_of(correct: usize, known: usize) -> Option<f64> {
+fn fraction(correct: usize, known: usize) -> Option<f64> {
     (known > 0).then(|| correct as f64 / known as f64)
 }
 

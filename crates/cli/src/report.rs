@@ -98,8 +98,8 @@ pub fn run(arguments: &ReportCommand) -> Result<ExitCode> {
 }
 
 /// Returns the paths of the JSON and the Markdown file.
-fn paths(asked: Option<&Path>, device: &Device) -> (PathBuf, PathBuf) {
-    let stem = match asked {
+fn paths(requested: Option<&Path>, device: &Device) -> (PathBuf, PathBuf) {
+    let stem = match requested {
         Some(path) if path.extension().is_some_and(|end| end == "json" || end == "md") => path.with_extension(""),
         Some(path) => path.to_path_buf(),
         None => PathBuf::from(format!("panoply-report-{}", device.device_string().replace(':', "-"))),
@@ -145,7 +145,7 @@ fn check(device: &Device, arguments: &SuiteArgs) -> (Vec<Value>, Vec<Value>, Cou
             }
             None => counts.skipped += 1,
         }
-        if share(&check) > worst.as_ref().map_or(0.0, share) {
+        if relative_error(&check) > worst.as_ref().map_or(0.0, relative_error) {
             *worst = Some(check);
         }
     });
@@ -162,7 +162,7 @@ fn check(device: &Device, arguments: &SuiteArgs) -> (Vec<Value>, Vec<Value>, Cou
 }
 
 /// Returns the error of a check relative to its tolerance; infinite for an error of something that must be exact.
-fn share(check: &Check) -> f64 {
+fn relative_error(check: &Check) -> f64 {
     match check.worst {
         Some((error, tolerance)) if error > 0.0 => error / tolerance,
         _ => 0.0,
@@ -171,23 +171,23 @@ fn share(check: &Check) -> f64 {
 
 /// Runs the benchmarks while time is left. Returns their rows, the measured limits, and the failures.
 fn measure(device: &Device, is_unwanted: bool, started: Instant) -> Result<(Value, Value, Vec<Value>)> {
-    let left_out = |why: &str| {
+    let skipped = |why: &str| {
         note!("benchmarks are left out: {why}");
-        Ok((json!({"left_out": why}), Value::Null, Vec::new()))
+        Ok((json!({"skipped": why}), Value::Null, Vec::new()))
     };
     if is_unwanted {
-        return left_out("--no-bench was given");
+        return skipped("--no-bench was given");
     }
     if device.info().variant.is_some() {
-        return left_out("the device checks programs and is not built for speed");
+        return skipped("the device checks programs and is not built for speed");
     }
     match kernels::TRIAD.run(device, Size::Small, 0, Duration::from_millis(100)) {
         // The report is written all the same: it is about devices that may be broken.
         Err(error) => {
-            let (bench, limits, _) = left_out("the triad failed")?;
+            let (bench, limits, _) = skipped("the triad failed")?;
             return Ok((bench, limits, vec![failure(kernels::TRIAD.name, &error.to_string())]));
         }
-        Ok(triad) if triad.time.as_secs_f64() > SLOWEST => return left_out("the device is too slow for them"),
+        Ok(triad) if triad.time.as_secs_f64() > SLOWEST => return skipped("the device is too slow for them"),
         Ok(_) => {}
     }
     note!("measuring …");
@@ -204,10 +204,10 @@ fn measure(device: &Device, is_unwanted: bool, started: Instant) -> Result<(Valu
             })
         }),
         ("kernels", &|rows, failures| {
-            kernels::measure(device, Size::Large, MIN_TIME, &mut |shipped, outcome, limit| {
-                let row = kernels::row(shipped, outcome, limit);
+            kernels::measure(device, Size::Large, MIN_TIME, &mut |builtin, outcome, limit| {
+                let row = kernels::row(builtin, outcome, limit);
                 if !outcome.verdict.passed() {
-                    failures.push(failure(shipped.name, &outcome.verdict.to_string()));
+                    failures.push(failure(builtin.name, &outcome.verdict.to_string()));
                 }
                 rows.push(row);
                 in_time()

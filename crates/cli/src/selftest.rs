@@ -123,12 +123,12 @@ pub fn test(device: &Device, arguments: &SuiteArgs, see: &mut dyn FnMut(Check)) 
     if wanted(Suite::Kernels) {
         // The checked device interprets every work-item; larger sizes would take minutes.
         let sizes: &[Size] = if device.info().variant.is_some() { &[Size::Tiny] } else { &[Size::Tiny, Size::Small] };
-        for (shipped, size) in ALL.iter().flat_map(|shipped| sizes.iter().map(move |size| (shipped, *size))) {
-            let (passed, result) = match shipped.run(device, size, arguments.seed, Duration::ZERO) {
+        for (builtin, size) in ALL.iter().flat_map(|builtin| sizes.iter().map(move |size| (builtin, *size))) {
+            let (passed, result) = match builtin.run(device, size, arguments.seed, Duration::ZERO) {
                 Ok(outcome) => (Some(outcome.verdict.passed()), outcome.verdict.to_string()),
                 Err(error) => refused(&error),
             };
-            let name = format!("{}, {}", shipped.name, format!("{size:?}").to_lowercase());
+            let name = format!("{}, {}", builtin.name, format!("{size:?}").to_lowercase());
             see(Check { part: Suite::Kernels, name, passed, result, worst: None });
         }
     }

@@ -29,17 +29,17 @@ struct DeviceTest<'a> {
 struct Row<'a> {
     backend: &'a BackendReport,
     library: Option<String>,
-    finding: Option<Diagnosis>,
+    diagnosis: Option<Diagnosis>,
     tried: Vec<DeviceTest<'a>>,
 }
 
 /// Tests all devices and prints the problems; fails if a device that is present does not work.
 pub fn run(arguments: &devices::ViewCommand) -> Result<ExitCode> {
-    let report = devices::asked()?;
+    let report = devices::probed_report()?;
     let machine = Machine::read_system();
     let rows: Vec<Row> = report.backends.iter().map(|backend| row(backend, &machine)).collect();
     let wrong = rows.iter().map(Row::wrong).sum::<usize>();
-    let hints = rows.iter().filter(|row| row.finding.is_some()).count();
+    let hints = rows.iter().filter(|row| row.diagnosis.is_some()).count();
     let mpi = mpi::MpiRow::read();
     let failed = |tried: &DeviceTest| *tried.device == report.recommended.device && tried.outcome.is_err();
     let warning = if rows.iter().flat_map(|row| &row.tried).any(failed) { ", which failed above" } else { "" };
@@ -78,7 +78,7 @@ fn row<'a>(backend: &'a BackendReport, machine: &Machine) -> Row<'a> {
     Row {
         backend,
         library: found.filter(|library| library.flaw.is_none()).map(|library| library.path.display().to_string()),
-        finding: backend.devices.is_err().then(|| diagnose(backend.backend, machine)).flatten(),
+        diagnosis: backend.devices.is_err().then(|| diagnose(backend.backend, machine)).flatten(),
         tried: backend.devices.iter().flatten().map(try_out).collect(),
     }
 }
@@ -96,8 +96,8 @@ impl Row<'_> {
             println!("    library {library}");
         }
         self.backend.problems().for_each(|line| println!("    {line}"));
-        if let Some(Diagnosis { what, fix }) = &self.finding {
-            println!("    ! {what}\n      {fix}");
+        if let Some(Diagnosis { problem, fix }) = &self.diagnosis {
+            println!("    ! {problem}\n      {fix}");
         }
         for DeviceTest { device, seconds, outcome } in &self.tried {
             match outcome {
@@ -113,8 +113,10 @@ impl Row<'_> {
     fn json(&self) -> Value {
         let mut document = devices::backend(self.backend);
         document["library"] = self.library.clone().into();
-        document["diagnosis"] =
-            self.finding.as_ref().map_or(Value::Null, |Diagnosis { what, fix }| json!({"reason": what, "fix": fix}));
+        document["diagnosis"] = self
+            .diagnosis
+            .as_ref()
+            .map_or(Value::Null, |Diagnosis { problem, fix }| json!({"reason": problem, "fix": fix}));
         let tried = |DeviceTest { device, seconds, outcome }: &DeviceTest| {
             let error = outcome.as_ref().err().map(ToString::to_string);
             json!({

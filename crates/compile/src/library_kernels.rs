@@ -27,11 +27,11 @@ pub(crate) fn kernels(
     routine: &Routine,
     results: &[Shape],
     target: &Target,
-    accuracy: MathMode,
+    math_mode: MathMode,
 ) -> Option<Vec<Arc<CustomKernel>>> {
     match routine {
-        Routine::Attention(of) => attention::output(of, results, target, accuracy).map(|kernel| vec![kernel]),
-        Routine::AttentionBackward(of) => attention::gradient(of, results, target, accuracy).map(Vec::from),
+        Routine::Attention(of) => attention::output(of, results, target, math_mode).map(|kernel| vec![kernel]),
+        Routine::AttentionBackward(of) => attention::gradient(of, results, target, math_mode).map(Vec::from),
         Routine::Gemm(_) | Routine::Conv(_) | Routine::ConvBackwardData(_) | Routine::ConvBackwardFilter(_) => None,
         Routine::MaxPoolBackward(_) | Routine::Sort(_) | Routine::Scatter(_) => None,
         Routine::SolveTriangular(_) | Routine::Cholesky(_) | Routine::Lu(_) => None,

@@ -56,7 +56,7 @@ pub struct Variant {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Options {
     /// Permitted transformations of float arithmetic.
-    pub accuracy: MathMode,
+    pub math_mode: MathMode,
     /// True to compute f32 matrix products in TF32 if the device offers such a routine.
     pub tf32: bool,
     /// True to generate [`Plan::variants`], for autotuning.
@@ -182,11 +182,11 @@ pub fn plan(graph: &Graph, target: &Target, offers: &dyn Fn(&Routine) -> bool) -
 ///
 /// Returns an error if the graph is invalid or cannot be lowered.
 pub fn plan_with(options: &Options, graph: &Graph, target: &Target, offers: &dyn Fn(&Routine) -> bool) -> Result<Plan> {
-    let mut schedule = schedule_with(options.accuracy, graph, target, offers)?;
+    let mut schedule = schedule_with(options.math_mode, graph, target, offers)?;
     if options.tf32 {
         schedule.steps.iter_mut().for_each(|step| use_tf32(step, offers));
     }
-    let taken = donation::assign_donations(&mut schedule, &graph.donated, target, options.accuracy)?;
+    let taken = donation::assign_donations(&mut schedule, &graph.donated, target, options.math_mode)?;
     let mut planner = Planner {
         schedule: &schedule,
         options,
@@ -327,12 +327,12 @@ impl Planner<'_> {
 
     /// Lowers a nest to a kernel, and to its variants if the options ask for them.
     fn lowered(&mut self, nest: &LoopNest, target: &Target) -> Result<(Lowered, Vec<Variant>)> {
-        let (graph, accuracy) = (&self.schedule.graph, self.options.accuracy);
+        let (graph, math_mode) = (&self.schedule.graph, self.options.math_mode);
         // If outputs alias inputs, only this kernel was checked to load elements before it stores them.
         if !self.options.variants || !nest.aliases.is_empty() {
-            return Ok((lower(graph, nest, target, accuracy)?, Vec::new()));
+            return Ok((lower(graph, nest, target, math_mode)?, Vec::new()));
         }
-        let mut all = variants(graph, nest, target, accuracy)?;
+        let mut all = variants(graph, nest, target, math_mode)?;
         let others = all.split_off(1).into_iter();
         let others = others.map(|Lowered { kernel, grid, .. }| Variant { kernel: self.shared(kernel), grid }).collect();
         Ok((all.remove(0), others))

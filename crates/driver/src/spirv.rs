@@ -205,7 +205,7 @@ mod tests {
     #[test]
     fn assemble_reports_the_invalid_line() {
         for (line, why) in [
-            ("this is no program;", "unknown instruction this"),
+            ("this is not a program;", "unknown instruction this"),
             ("%1 = OpReturn", "OpReturn has no result"),
             ("OpLabel", "OpLabel needs a result id"),
             ("%1 =", "an instruction is missing after ="),

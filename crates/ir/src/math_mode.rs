@@ -34,7 +34,7 @@ impl MathMode {
 
     /// Returns the mode with this name.
     pub fn from_name(name: &str) -> Option<MathMode> {
-        MathMode::ALL.into_iter().find(|accuracy| accuracy.name() == name)
+        MathMode::ALL.into_iter().find(|math_mode| math_mode.name() == name)
     }
 }
 

@@ -45,8 +45,8 @@ pub struct Options {
     pub matrices: bool,
     /// True to use atomics.
     pub atomics: bool,
-    /// True to use guarded accesses beyond the length.
-    pub beyond: bool,
+    /// True to use guarded accesses out of bounds.
+    pub out_of_bounds: bool,
     /// Approximate number of statements.
     pub statements: u32,
 }
@@ -61,7 +61,7 @@ impl Default for Options {
             subgroups: true,
             matrices: false,
             atomics: true,
-            beyond: true,
+            out_of_bounds: true,
             statements: 24,
         }
     }
@@ -113,7 +113,7 @@ impl Case {
     /// The interpreter rejects the launch.
     pub fn interpret(&self, subgroup: u32) -> Result<Vec<Vec<u8>>> {
         let mut buffers = self.buffers();
-        let args = self.args.iter().zip(&mut buffers).map(|(given, bytes)| match given {
+        let args = self.args.iter().zip(&mut buffers).map(|(arg, bytes)| match arg {
             CaseArg::Buffer(_) => Arg::Write(bytes),
             CaseArg::Scalar(value) => Arg::Scalar(*value),
             CaseArg::Index(value) => Arg::Index(*value),
@@ -125,7 +125,7 @@ impl Case {
 
     /// Returns the buffers before a run, empty for scalars.
     pub fn buffers(&self) -> Vec<Vec<u8>> {
-        let bytes = |given: &CaseArg| match given {
+        let bytes = |arg: &CaseArg| match arg {
             CaseArg::Buffer(bytes) => bytes.clone(),
             CaseArg::Scalar(_) | CaseArg::Index(_) => Vec::new(),
         };
@@ -156,8 +156,8 @@ impl Case {
                 let (want, have) = (data::read(memory.dtype, want), data::read(memory.dtype, have));
                 let close = self.approximate == Some(position) && data::within(want, have, ulps);
                 if !data::same(want, have) && !close {
-                    let place = format!("{}: {}[{element}]", self.name(), memory.name);
-                    return Err(format!("{place} is {have}, expected {want}\n{}", *self.kernel));
+                    let location = format!("{}: {}[{element}]", self.name(), memory.name);
+                    return Err(format!("{location} is {have}, expected {want}\n{}", *self.kernel));
                 }
             }
         }
@@ -181,8 +181,8 @@ impl Case {
 fn types(options: &Options, random: &mut Random) -> Vec<DType> {
     let mut dtypes = options.dtypes.clone();
     while dtypes.len() > 3 {
-        let unlucky = random.below(dtypes.len() as u64) as usize;
-        dtypes.swap_remove(unlucky);
+        let dropped = random.below(dtypes.len() as u64) as usize;
+        dtypes.swap_remove(dropped);
     }
     dtypes.extend([DType::Bool, DType::U32]);
     dtypes.sort();

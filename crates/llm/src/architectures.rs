@@ -1,4 +1,4 @@
-//! The architectures that are supported: a row for each, in the world of GGUF and in that of Hugging Face.
+//! The architectures that are supported: one row each for GGUF and for Hugging Face.
 //!
 //! A row says how the architecture is called in both, how its metadata become a [`Config`], and how its tensors are named. It must not
 //! know tensors or devices.

@@ -35,7 +35,7 @@ pub struct Tokenizer {
     bos: Option<u32>,
     /// Tokens that end a generation.
     end: Vec<u32>,
-    /// True if a space stands before the first word that is not part of the text.
+    /// True if the first word is preceded by a space that is not part of the text.
     adds_space: bool,
     special: SpecialTokens,
     chat_template: Option<String>,

@@ -41,7 +41,7 @@ impl FirstSteps {
     /// # Errors
     /// If a step fails.
     pub fn run(device: &Device) -> Result<FirstSteps> {
-        finished(FirstSteps::made(device, WaitMode::Blocking))
+        finished(FirstSteps::run_with(device, WaitMode::Blocking))
     }
 
     /// [`FirstSteps::run`] without blocking, as browsers require.
@@ -49,10 +49,10 @@ impl FirstSteps {
     /// # Errors
     /// As for [`FirstSteps::run`].
     pub async fn run_async(device: &Device) -> Result<FirstSteps> {
-        FirstSteps::made(device, WaitMode::Async).await
+        FirstSteps::run_with(device, WaitMode::Async).await
     }
 
-    async fn made(device: &Device, arrival: WaitMode) -> Result<FirstSteps> {
+    async fn run_with(device: &Device, wait_mode: WaitMode) -> Result<FirstSteps> {
         let mut rng = Rng::seed_from_u64(5);
         let data = digits::load()?.select(&(0..STEPS * BATCH).collect::<Vec<usize>>());
         let mut model = Mlp::new(&[64, 32, 10], 0.0, &mut rng);
@@ -64,14 +64,14 @@ impl FirstSteps {
             let batch = batch?;
             let mut pass = ForwardContext::train(&mut rng);
             let loss = model.forward(&batch.inputs, &mut pass).cross_entropy(&batch.targets);
-            losses.push(match arrival {
+            losses.push(match wait_mode {
                 WaitMode::Blocking => optimizer.step(&mut model, loss, pass)?,
                 WaitMode::Async => optimizer.step_async(&mut model, loss, pass).await?,
             });
         }
         let mut parameters = Vec::new();
         for (_, param) in model.named_parameters() {
-            parameters.extend(arrival.numbers(param.tensor()).await?.into_iter().map(f64::from));
+            parameters.extend(wait_mode.numbers(param.tensor()).await?.into_iter().map(f64::from));
         }
         Ok(FirstSteps { losses, parameters })
     }

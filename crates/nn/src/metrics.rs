@@ -19,7 +19,7 @@ pub struct ConfusionMatrix {
     /// Nonzero counts by label and predicted class.
     cells: BTreeMap<(u32, u32), u64>,
     /// Number of examples of each class.
-    right: Vec<u64>,
+    actual: Vec<u64>,
     /// Number of predictions of each class.
     predicted: Vec<u64>,
 }
@@ -50,7 +50,7 @@ impl ConfusionMatrix {
         let mut counts = ConfusionMatrix {
             num_classes: classes,
             cells: BTreeMap::new(),
-            right: vec![0; classes],
+            actual: vec![0; classes],
             predicted: vec![0; classes],
         };
         for (label, found) in labels.iter().zip(predicted) {
@@ -59,20 +59,20 @@ impl ConfusionMatrix {
                 return Err(Error::mistake(format!("label {label} or prediction {found} is not in 0 .. {classes}")));
             };
             *counts.cells.entry((label as u32, found as u32)).or_default() += 1;
-            counts.right[label] += 1;
+            counts.actual[label] += 1;
             counts.predicted[found] += 1;
         }
         Ok(counts)
     }
 
-    /// Returns the number of examples with label `right` that were predicted as `predicted`.
-    pub fn count(&self, right: usize, predicted: usize) -> u64 {
-        self.cells.get(&(right as u32, predicted as u32)).copied().unwrap_or(0)
+    /// Returns the number of examples of class `actual` that were predicted as `predicted`.
+    pub fn count(&self, actual: usize, predicted: usize) -> u64 {
+        self.cells.get(&(actual as u32, predicted as u32)).copied().unwrap_or(0)
     }
 
     /// Returns the nonzero counts as (label, predicted class, count), in the order of the classes.
     pub fn cells(&self) -> impl Iterator<Item = (usize, usize, u64)> + '_ {
-        self.cells.iter().map(|((right, predicted), count)| (*right as usize, *predicted as usize, *count))
+        self.cells.iter().map(|((actual, predicted), count)| (*actual as usize, *predicted as usize, *count))
     }
 
     /// Returns the number of examples of a class.
@@ -80,7 +80,7 @@ impl ConfusionMatrix {
     /// # Panics
     /// If there is no such class.
     pub fn support(&self, class: usize) -> u64 {
-        self.right[class]
+        self.actual[class]
     }
 
     /// Returns the number of false positives plus false negatives of a class.
@@ -88,13 +88,13 @@ impl ConfusionMatrix {
     /// # Panics
     /// If there is no such class.
     pub fn errors(&self, class: usize) -> u64 {
-        self.right[class] + self.predicted[class] - 2 * self.count(class, class)
+        self.actual[class] + self.predicted[class] - 2 * self.count(class, class)
     }
 
     /// Returns the fraction of correct predictions.
     pub fn accuracy(&self) -> f64 {
-        let right: u64 = (0..self.num_classes).map(|class| self.count(class, class)).sum();
-        ratio(right, self.right.iter().sum())
+        let correct: u64 = (0..self.num_classes).map(|class| self.count(class, class)).sum();
+        ratio(correct, self.actual.iter().sum())
     }
 
     /// Returns the precision of a class: true positives / predictions of the class, or 0 without predictions.
@@ -110,7 +110,7 @@ impl ConfusionMatrix {
     /// # Panics
     /// If there is no such class.
     pub fn recall(&self, class: usize) -> f64 {
-        ratio(self.count(class, class), self.right[class])
+        ratio(self.count(class, class), self.actual[class])
     }
 
     /// Returns the harmonic mean of precision and recall, or 0 if both are 0.
@@ -124,7 +124,7 @@ impl ConfusionMatrix {
 
     /// Returns the mean of [`ConfusionMatrix::f1`] over the classes that occur among labels or predictions.
     pub fn macro_f1(&self) -> f64 {
-        let occurs = |class: &usize| self.right[*class] + self.predicted[*class] > 0;
+        let occurs = |class: &usize| self.actual[*class] + self.predicted[*class] > 0;
         let found: Vec<f64> = (0..self.num_classes).filter(occurs).map(|class| self.f1(class)).collect();
         found.iter().sum::<f64>() / found.len().max(1) as f64
     }
@@ -139,10 +139,10 @@ pub fn perplexity(mean_cross_entropy: f64) -> f64 {
     mean_cross_entropy.exp()
 }
 
-/// Returns the coefficient of determination R² = 1 − `squares` / `spread`, from the residual sum of squares and the total sum of squares
+/// Returns the coefficient of determination R² = 1 − `ss_res` / `ss_tot`, from the residual sum of squares and the total sum of squares
 /// around the mean. `None` if the targets are constant.
-pub fn r2_score(squares: f64, spread: f64) -> Option<f64> {
-    (spread > 0.0).then(|| 1.0 - squares / spread)
+pub fn r2_score(ss_res: f64, ss_tot: f64) -> Option<f64> {
+    (ss_tot > 0.0).then(|| 1.0 - ss_res / ss_tot)
 }
 
 /// Returns the area under the ROC curve: the probability that a positive example scores above a negative one; ties count half. [Hanley and

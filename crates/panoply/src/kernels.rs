@@ -163,21 +163,21 @@ fn verdict(job: &Job, memory: &[Storage]) -> Result<CheckResult> {
 
 /// Returns the built-in program with a name.
 pub fn find(name: &str) -> Option<&'static BuiltinKernel> {
-    ALL.iter().find(|shipped| shipped.name == name)
+    ALL.iter().find(|builtin| builtin.name == name)
 }
 
 /// All built-in programs.
 pub static ALL: &[BuiltinKernel] = &[
-    saxpy::SHIPPED,
-    reduction::SHIPPED,
-    transpose::SHIPPED,
-    matmul::SHIPPED,
-    histogram::SHIPPED,
-    prefix_scan::SHIPPED,
-    softmax::SHIPPED,
-    mandelbrot::SHIPPED,
-    nbody::SHIPPED,
-    stencil::SHIPPED,
-    philox::SHIPPED,
-    bitonic_sort::SHIPPED,
+    saxpy::BUILTIN,
+    reduction::BUILTIN,
+    transpose::BUILTIN,
+    matmul::BUILTIN,
+    histogram::BUILTIN,
+    prefix_scan::BUILTIN,
+    softmax::BUILTIN,
+    mandelbrot::BUILTIN,
+    nbody::BUILTIN,
+    stencil::BUILTIN,
+    philox::BUILTIN,
+    bitonic_sort::BUILTIN,
 ];

@@ -43,9 +43,9 @@ struct Shared {
     uploaded: AtomicU64,
     downloaded: AtomicU64,
     in_place: AtomicI64,
-    accuracy: Mutex<MathMode>,
+    math_mode: Mutex<MathMode>,
     tf32: AtomicBool,
-    tunes: AtomicBool,
+    autotune: AtomicBool,
     is_dry_run: bool,
 }
 
@@ -57,7 +57,7 @@ pub struct DeviceOptions {
     /// Directory of the on-disk program cache; `None` disables it.
     pub cache_dir: Option<PathBuf>,
     /// Floating-point transformations allowed in plans of tensors on the device.
-    pub accuracy: MathMode,
+    pub math_mode: MathMode,
     /// True if f32 matrix products can use TF32; see [`Device::set_allow_tf32`].
     pub tf32: bool,
     /// True if plans of tensors measure several kernels and keep the fastest.
@@ -71,8 +71,8 @@ impl DeviceOptions {
     /// A `PANOPLY_*` variable has an invalid value.
     pub fn from_env() -> Result<DeviceOptions> {
         let settings = env::settings()?;
-        let env::EnvSettings { pool, cache_dir, accuracy, tf32, tune, .. } = settings.clone();
-        Ok(DeviceOptions { pool, cache_dir, accuracy, tf32, autotune: tune })
+        let env::EnvSettings { pool, cache_dir, math_mode, tf32, autotune, .. } = settings.clone();
+        Ok(DeviceOptions { pool, cache_dir, math_mode, tf32, autotune })
     }
 }
 
@@ -94,9 +94,9 @@ impl Device {
             uploaded: AtomicU64::new(0),
             downloaded: AtomicU64::new(0),
             in_place: AtomicI64::new(0),
-            accuracy: Mutex::new(options.accuracy),
+            math_mode: Mutex::new(options.math_mode),
             tf32: AtomicBool::new(options.tf32),
-            tunes: AtomicBool::new(options.autotune),
+            autotune: AtomicBool::new(options.autotune),
             is_dry_run,
             raw,
         }))
@@ -166,7 +166,7 @@ impl Device {
             _ => null,
         };
         let options =
-            DeviceOptions { accuracy: self.math_mode(), tf32: self.is_tf32_allowed(), ..DeviceOptions::default() };
+            DeviceOptions { math_mode: self.math_mode(), tf32: self.is_tf32_allowed(), ..DeviceOptions::default() };
         Device::create(Arc::new(null), options, true)
     }
 
@@ -191,7 +191,7 @@ impl Device {
     /// Out of memory, or the upload failed.
     #[track_caller]
     pub fn buffer<T: Element>(&self, data: &[T]) -> Result<Buffer<T>> {
-        let mut buffer = Buffer::undefined(self, data.len())?;
+        let mut buffer = Buffer::empty(self, data.len())?;
         buffer.write(data)?;
         Ok(buffer)
     }
@@ -209,7 +209,7 @@ impl Device {
     /// # Errors
     /// Out of memory, or the fill failed.
     pub fn full<T: Element>(&self, len: usize, value: T) -> Result<Buffer<T>> {
-        let mut buffer = Buffer::undefined(self, len)?;
+        let mut buffer = Buffer::empty(self, len)?;
         buffer.fill(value)?;
         Ok(buffer)
     }
@@ -219,7 +219,7 @@ impl Device {
     /// # Errors
     /// Out of memory.
     pub fn empty<T: Element>(&self, len: usize) -> Result<Buffer<T>> {
-        Buffer::undefined(self, len)
+        Buffer::empty(self, len)
     }
 
     /// Allocates `bytes` bytes with undefined contents.
@@ -288,7 +288,7 @@ impl Device {
 
     /// Returns the memory held, by tag, largest first. The list is empty once every buffer is dropped.
     pub fn memory_by_tag(&self) -> Vec<TaggedMemory> {
-        self.0.pool.holders()
+        self.0.pool.memory_by_tag()
     }
 
     /// Returns unused memory and programs to the driver; returns the number of bytes of memory freed.
@@ -366,12 +366,12 @@ impl Device {
 
     /// Returns the floating-point transformations allowed in plans of tensors on this device.
     pub fn math_mode(&self) -> MathMode {
-        *self.0.accuracy.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.0.math_mode.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Sets the floating-point transformations allowed in plans made from now on. Existing values do not change.
-    pub fn set_math_mode(&self, accuracy: MathMode) {
-        *self.0.accuracy.lock().unwrap_or_else(PoisonError::into_inner) = accuracy;
+    pub fn set_math_mode(&self, math_mode: MathMode) {
+        *self.0.math_mode.lock().unwrap_or_else(PoisonError::into_inner) = math_mode;
     }
 
     /// Returns true if f32 matrix products of tensors on this device can use TF32.
@@ -391,13 +391,13 @@ impl Device {
 
     /// Returns true if plans of tensors on this device measure several kernels and keep the fastest.
     pub fn is_autotune_enabled(&self) -> bool {
-        self.0.tunes.load(Ordering::Relaxed)
+        self.0.autotune.load(Ordering::Relaxed)
     }
 
     /// Enables or disables autotuning: plans made from now on measure, in their first run, which of several kernels is the fastest.
     /// The results are bitwise equal. The choice is saved with the compiled programs for later processes.
-    pub fn set_autotune(&self, tune: bool) {
-        self.0.tunes.store(tune, Ordering::Relaxed);
+    pub fn set_autotune(&self, enabled: bool) {
+        self.0.autotune.store(enabled, Ordering::Relaxed);
     }
 
     // For the rest of the crate.

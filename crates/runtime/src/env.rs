@@ -42,11 +42,11 @@ pub struct EnvSettings {
     /// Threads of the CPU device; `None` uses all processors available to the process.
     pub threads: Option<NonZeroUsize>,
     /// Floating-point transformations allowed in plans of tensors.
-    pub accuracy: MathMode,
+    pub math_mode: MathMode,
     /// True if f32 matrix products can use TF32.
     pub tf32: bool,
     /// True if plans measure several kernels and keep the fastest.
-    pub tune: bool,
+    pub autotune: bool,
     /// Maximum bytes of memory for reading one data file, if set.
     pub read_limit: Option<u64>,
     /// Log level.
@@ -252,9 +252,9 @@ impl EnvSettings {
             pool: text("PANOPLY_POOL")?.map_or(Ok(PoolSetting::On), |value| pool(&value))?,
             cache_dir: cache_dir(&variable),
             threads: text("PANOPLY_THREADS")?.map(|value| threads(&value)).transpose()?,
-            accuracy: text("PANOPLY_MATH_MODE")?.map_or(Ok(MathMode::default()), |value| accuracy(&value))?,
+            math_mode: text("PANOPLY_MATH_MODE")?.map_or(Ok(MathMode::default()), |value| math_mode(&value))?,
             tf32: text("PANOPLY_ALLOW_TF32")?.map_or(Ok(false), |value| switch("PANOPLY_ALLOW_TF32", &value))?,
-            tune: text("PANOPLY_AUTOTUNE")?.map_or(Ok(false), |value| switch("PANOPLY_AUTOTUNE", &value))?,
+            autotune: text("PANOPLY_AUTOTUNE")?.map_or(Ok(false), |value| switch("PANOPLY_AUTOTUNE", &value))?,
             read_limit: text("PANOPLY_READ_LIMIT")?.map(|value| read_limit_of(&value)).transpose()?,
             log: text("PANOPLY_LOG")?.map_or(Ok(LogLevel::default()), |value| level(&value))?,
             panic_on_mistake: text("PANOPLY_PANIC")?.map_or(Ok(false), |value| switch("PANOPLY_PANIC", &value))?,
@@ -295,7 +295,7 @@ fn launched_ranks(value: &str) -> Result<usize> {
     value.parse().map_err(|_| wrong())
 }
 
-fn accuracy(value: &str) -> Result<MathMode> {
+fn math_mode(value: &str) -> Result<MathMode> {
     let wrong = || Error::mistake(format!("PANOPLY_MATH_MODE={value}: write exact, standard or fast"));
     MathMode::from_name(value).ok_or_else(wrong)
 }
@@ -348,7 +348,7 @@ mod tests {
         assert_eq!(settings.device, None);
         assert_eq!(settings.pool, PoolSetting::On);
         assert_eq!(settings.threads, None);
-        assert_eq!((settings.accuracy, settings.tf32, settings.tune), (MathMode::Standard, false, false));
+        assert_eq!((settings.math_mode, settings.tf32, settings.autotune), (MathMode::Standard, false, false));
         assert_eq!(settings.log, LogLevel::Warn);
         assert_eq!(settings.cache_dir, None);
         assert!(!settings.panic_on_mistake);
@@ -398,7 +398,7 @@ mod tests {
         assert_eq!(settings.pool, PoolSetting::Cap(64 << 20));
         assert_eq!(settings.cache_dir, Some(PathBuf::from("/var/tmp/programs")));
         assert_eq!(settings.threads.map(NonZeroUsize::get), Some(3));
-        assert_eq!((settings.accuracy, settings.tf32, settings.tune), (MathMode::Exact, true, true));
+        assert_eq!((settings.math_mode, settings.tf32, settings.autotune), (MathMode::Exact, true, true));
         assert_eq!(settings.read_limit, Some(64 << 30));
         assert_eq!(settings.log, LogLevel::Debug);
         assert!(settings.panic_on_mistake);

@@ -159,9 +159,9 @@ impl<'a> Launch<'a> {
             }
         };
         let dispatch = check::dispatch(&device, &prepared, grid, &self.args)?;
-        let touches = argument::touches(&prepared, &self.args);
+        let accesses = argument::accesses(&prepared, &self.args);
         let name = |_| entry(&prepared, grid, &self.args);
-        let ticket = device.enqueue(queue, &[DeviceCommand::Dispatch(dispatch)], touches, timed, name)?;
+        let ticket = device.enqueue(queue, &[DeviceCommand::Dispatch(dispatch)], accesses, timed, name)?;
         Ok(Event::new(device, queue, ticket))
     }
 

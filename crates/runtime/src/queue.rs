@@ -18,7 +18,7 @@ use panoply_ir::{Element, Error, Result};
 
 use crate::device::Device;
 use crate::memory::access;
-use crate::memory::storage::{Storage, Touch};
+use crate::memory::storage::{Storage, StorageAccess};
 use crate::profile::entry::{ActivityKind, Entry};
 use event::Event;
 use hazard::{Accessor, Submission};
@@ -39,16 +39,16 @@ struct Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        self.device.queues().vacant.lock().unwrap_or_else(PoisonError::into_inner).push(self.id);
+        self.device.queues().free.lock().unwrap_or_else(PoisonError::into_inner).push(self.id);
     }
 }
 
 /// The non-default queues of a device.
 #[derive(Default)]
 pub(crate) struct Queues {
-    vacant: Mutex<Vec<QueueId>>,
+    free: Mutex<Vec<QueueId>>,
     /// True once a second queue exists; until then host copies need no tickets.
-    several: AtomicBool,
+    has_several: AtomicBool,
 }
 
 impl Device {
@@ -63,12 +63,12 @@ impl Device {
     /// The device cannot create another queue, or pending work failed.
     pub fn queue(&self) -> Result<Queue> {
         let queues = self.queues();
-        let vacant = queues.vacant.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let id = match vacant {
+        let free = queues.free.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let id = match free {
             Some(id) => id,
             None => {
                 let id = self.raw().queue()?;
-                if !queues.several.swap(true, Ordering::AcqRel) {
+                if !queues.has_several.swap(true, Ordering::AcqRel) {
                     self.raw().synchronize()?;
                 }
                 id
@@ -81,14 +81,14 @@ impl Device {
     pub(crate) fn enqueue<'s>(
         &self,
         queue: QueueId,
-        steps: &[DeviceCommand],
-        touches: impl Iterator<Item = Touch<'s>> + Clone,
+        commands: &[DeviceCommand],
+        accesses: impl Iterator<Item = StorageAccess<'s>> + Clone,
         timed: bool,
         name: impl Fn(usize) -> Entry,
     ) -> Result<Ticket> {
-        self.in_order(queue, touches, || match self.profiler().recording() {
-            None => self.raw().submit(queue, steps, timed),
-            Some(recording) => recording.submit(self, queue, steps, name),
+        self.in_order(queue, accesses, || match self.profiler().recording() {
+            None => self.raw().submit(queue, commands, timed),
+            Some(recording) => recording.submit(self, queue, commands, name),
         })
     }
 
@@ -96,25 +96,25 @@ impl Device {
     pub(crate) fn in_order<'s>(
         &self,
         queue: QueueId,
-        touches: impl Iterator<Item = Touch<'s>> + Clone,
+        accesses: impl Iterator<Item = StorageAccess<'s>> + Clone,
         submit: impl FnOnce() -> Result<Ticket>,
     ) -> Result<Ticket> {
-        let _locks = access::lock(touches.clone())?;
-        self.in_order_locked(queue, touches, submit)
+        let _locks = access::lock(accesses.clone())?;
+        self.in_order_locked(queue, accesses, submit)
     }
 
     /// Like [`Device::in_order`], for a caller that holds the locks of these storages.
     fn in_order_locked<'s>(
         &self,
         queue: QueueId,
-        touches: impl Iterator<Item = Touch<'s>> + Clone,
+        accesses: impl Iterator<Item = StorageAccess<'s>> + Clone,
         submit: impl FnOnce() -> Result<Ticket>,
     ) -> Result<Ticket> {
-        self.wait_for_hazards(Accessor::Step, queue, touches.clone())?;
+        self.wait_for_hazards(Accessor::Command, queue, accesses.clone())?;
         let started = self.submissions();
         match submit() {
             Ok(ticket) => {
-                self.remember(queue, started, &ticket, touches);
+                self.record_uses(queue, started, &ticket, accesses);
                 Ok(ticket)
             }
             Err(error) => {
@@ -129,24 +129,30 @@ impl Device {
         &self,
         by: Accessor,
         queue: QueueId,
-        touches: impl Iterator<Item = Touch<'s>>,
+        accesses: impl Iterator<Item = StorageAccess<'s>>,
     ) -> Result<()> {
         let mut waits = Vec::new();
-        for (storage, access) in touches {
+        for (storage, access) in accesses {
             storage.with_uses(|uses, bytes| uses.before(by, queue, bytes, access, &mut waits))?;
         }
         if !waits.is_empty() {
-            let steps: Vec<DeviceCommand> = waits.into_iter().map(DeviceCommand::Wait).collect();
-            self.raw().submit(queue, &steps, false)?;
+            let commands: Vec<DeviceCommand> = waits.into_iter().map(DeviceCommand::Wait).collect();
+            self.raw().submit(queue, &commands, false)?;
         }
         Ok(())
     }
 
-    fn remember<'s>(&self, queue: QueueId, started: u64, ticket: &Ticket, touches: impl Iterator<Item = Touch<'s>>) {
+    fn record_uses<'s>(
+        &self,
+        queue: QueueId,
+        started: u64,
+        ticket: &Ticket,
+        accesses: impl Iterator<Item = StorageAccess<'s>>,
+    ) {
         let ended = self.count_submission();
         if matches!(ticket, Ticket::Pending(_)) {
             let submission = Submission { queue, started, ended, ticket: ticket.clone() };
-            for (storage, access) in touches {
+            for (storage, access) in accesses {
                 storage.with_uses(|uses, bytes| uses.after(&submission, bytes, access));
             }
         }
@@ -199,29 +205,29 @@ impl Queue {
     }
 
     pub(crate) fn write(&self, to: &Storage, bytes: &[u8]) -> Result<()> {
-        self.is_home_of(to)?;
+        self.check_device(to)?;
         same_length("write", to.bytes(), bytes.len() as u64)?;
         if bytes.is_empty() {
             return Ok(());
         }
         let device = &self.device;
-        let touches = std::iter::once((to, Access::Out));
-        let _locks = access::lock(touches.clone())?;
-        device.wait_for_hazards(Accessor::Host, self.id, touches.clone())?;
+        let accesses = std::iter::once((to, Access::Out));
+        let _locks = access::lock(accesses.clone())?;
+        device.wait_for_hazards(Accessor::Host, self.id, accesses.clone())?;
         let started = device.submissions();
         device
             .profiler()
             .transfer(ActivityKind::Upload, self.id, to.bytes(), || device.raw().write(self.id, to.region(), bytes))?;
         device.count_upload(to.bytes());
-        if device.queues().several.load(Ordering::Acquire) {
+        if device.queues().has_several.load(Ordering::Acquire) {
             let ticket = device.raw().submit(self.id, &[], false)?;
-            device.remember(self.id, started, &ticket, touches);
+            device.record_uses(self.id, started, &ticket, accesses);
         }
         Ok(())
     }
 
     pub(crate) fn read_into(&self, from: &Storage, bytes: &mut [u8]) -> Result<()> {
-        self.is_home_of(from)?;
+        self.check_device(from)?;
         same_length("read", from.bytes(), bytes.len() as u64)?;
         if bytes.is_empty() {
             return Ok(());
@@ -238,11 +244,11 @@ impl Queue {
     }
 
     pub(crate) fn read<T: Element>(&self, from: &Storage) -> Result<Readback<T>> {
-        self.is_home_of(from)?;
+        self.check_device(from)?;
         let device = &self.device;
-        let touches = std::iter::once((from, Access::In));
-        let _locks = access::lock(touches.clone())?;
-        device.wait_for_hazards(Accessor::Host, self.id, touches.clone())?;
+        let accesses = std::iter::once((from, Access::In));
+        let _locks = access::lock(accesses.clone())?;
+        device.wait_for_hazards(Accessor::Host, self.id, accesses.clone())?;
         let started = device.submissions();
         let read = || device.raw().read(self.id, from.region());
         let ticket = match from.bytes() {
@@ -250,23 +256,23 @@ impl Queue {
             bytes => device.profiler().transfer(ActivityKind::Download, self.id, bytes, read)?,
         };
         device.count_download(from.bytes());
-        device.remember(self.id, started, &ticket, touches);
+        device.record_uses(self.id, started, &ticket, accesses);
         Ok(Readback::new(ticket, from.clone()))
     }
 
     pub(crate) fn fill(&self, to: &Storage, pattern: &[u8]) -> Result<()> {
-        self.is_home_of(to)?;
-        let step = fill_step(to, pattern)?;
+        self.check_device(to)?;
+        let command = fill_command(to, pattern)?;
         if to.bytes() == 0 {
             return Ok(());
         }
-        let touches = std::iter::once((to, Access::Out));
+        let accesses = std::iter::once((to, Access::Out));
         let name = |_| Entry::new(ActivityKind::Fill, "fill", to.bytes());
-        self.device.enqueue(self.id, &[step], touches, false, name).map(drop)
+        self.device.enqueue(self.id, &[command], accesses, false, name).map(drop)
     }
 
     pub(crate) fn copy(&self, from: &Storage, to: &Storage) -> Result<()> {
-        self.is_home_of(to)?;
+        self.check_device(to)?;
         same_length("copy", to.bytes(), from.bytes())?;
         if to.bytes() == 0 {
             return Ok(());
@@ -274,10 +280,10 @@ impl Queue {
         if from.device() != to.device() {
             return self.copy_between(from, to);
         }
-        let step = copy_step(from, to)?;
-        let touches = [(from, Access::In), (to, Access::Out)];
+        let command = copy_command(from, to)?;
+        let accesses = [(from, Access::In), (to, Access::Out)];
         let name = |_| Entry::new(ActivityKind::Copy, "copy", 2 * to.bytes());
-        self.device.enqueue(self.id, &[step], touches.into_iter(), false, name).map(drop)
+        self.device.enqueue(self.id, &[command], accesses.into_iter(), false, name).map(drop)
     }
 
     /// Copies from another device: peer to peer if both belong to one driver that supports it, else through the host.
@@ -304,7 +310,7 @@ impl Queue {
         ticket.wait()
     }
 
-    fn is_home_of(&self, storage: &Storage) -> Result<()> {
+    fn check_device(&self, storage: &Storage) -> Result<()> {
         if *storage.device() == self.device {
             return Ok(());
         }
@@ -316,7 +322,7 @@ impl Queue {
 }
 
 /// Returns a copy between disjoint bytes of one device.
-pub(crate) fn copy_step(from: &Storage, to: &Storage) -> Result<DeviceCommand> {
+pub(crate) fn copy_command(from: &Storage, to: &Storage) -> Result<DeviceCommand> {
     same_length("copy", to.bytes(), from.bytes())?;
     if from.overlaps(to) {
         return Err(Error::mistake("copy: the source and the destination share bytes; copy through a third buffer"));
@@ -325,7 +331,7 @@ pub(crate) fn copy_step(from: &Storage, to: &Storage) -> Result<DeviceCommand> {
 }
 
 /// Returns a fill with a repeated pattern of 1, 2, 4 or 8 bytes.
-pub(crate) fn fill_step(to: &Storage, pattern: &[u8]) -> Result<DeviceCommand> {
+pub(crate) fn fill_command(to: &Storage, pattern: &[u8]) -> Result<DeviceCommand> {
     let Region { offset, bytes, .. } = to.region();
     let size = pattern.len() as u64;
     if !matches!(size, 1 | 2 | 4 | 8) || bytes % size != 0 || offset % size != 0 {

@@ -62,7 +62,7 @@ pub(crate) struct TracedBody {
     /// Custom VJP of the first output.
     rule: Option<CustomVjp>,
     /// The operation on inputs with a leading batch axis, if it is defined for them.
-    again: Option<BatchedBody>,
+    batched_body: Option<BatchedBody>,
 }
 
 /// Key: the output, and for each input whether it has a tangent.
@@ -102,18 +102,18 @@ impl<S: CallAttrs + Clone + Send + Sync + 'static, const N: usize, const M: usiz
     fn traced(&self, inputs: [&Tensor; N], settings: S, in_batches: bool) -> [Tensor; M] {
         let CompositeOp { name, body, gradient, routine } = *self;
         let functions = (body as usize, gradient.map(|gradient| gradient as usize));
-        let again = || {
+        let batched_body = || {
             let known = settings.clone();
             let operation = CompositeOp { name, body, gradient, routine };
-            let again = move |inputs: &[Tensor]| {
+            let batched = move |inputs: &[Tensor]| {
                 operation.apply_batched(std::array::from_fn(|n| &inputs[n]), known.clone()).into()
             };
-            Box::new(again) as BatchedBody
+            Box::new(batched) as BatchedBody
         };
         let run = |placeholders: &[Tensor]| {
             let placeholders = std::array::from_fn(|n| &placeholders[n]);
             let (outputs, routine) = (body(placeholders, &settings).into(), routine(placeholders, &settings));
-            TraceResult { outputs, routine, batched_body: in_batches.then(again) }
+            TraceResult { outputs, routine, batched_body: in_batches.then(batched_body) }
         };
         let rule = gradient.map(|gradient| rule(gradient, &settings));
         match TracedBody::of(name, functions, &settings, &inputs, run, rule) {
@@ -307,8 +307,8 @@ impl TracedBody {
         let lengths: Vec<Tensor> = numbered.map(|(length, n)| length.placeholder(n)).collect();
         let mut placeholders: Vec<Tensor> = Vec::with_capacity(inputs.len() + lengths.len());
         for (n, input) in inputs.iter().enumerate() {
-            let live = key.ends.get(n).and_then(|ends| ValidLengths::bind_placeholder(ends, &lengths));
-            placeholders.push(input.placeholder_with_dims(n as u32, live));
+            let valid_lengths = key.ends.get(n).and_then(|ends| ValidLengths::bind_placeholder(ends, &lengths));
+            placeholders.push(input.placeholder_with_dims(n as u32, valid_lengths));
         }
         let traced = run(&placeholders);
         placeholders.extend(lengths);
@@ -337,7 +337,7 @@ impl TracedBody {
         traced: TraceResult,
         rule: Option<CustomVjp>,
     ) -> Result<TracedBody> {
-        let TraceResult { outputs, routine, batched_body: again } = traced;
+        let TraceResult { outputs, routine, batched_body } = traced;
         let lengths = lengths(&outputs);
         if let Some(made) = lengths.iter().find(|length| !inputs.iter().any(|input| input.ptr_eq(length))) {
             return Err(Error::mistake(format!(
@@ -345,21 +345,24 @@ impl TracedBody {
             )));
         }
         let graph = describe(name, &outputs)?;
-        let measures = graph.nodes.iter().any(|node| matches!(node.op, Op::Input(n) if n as usize >= own));
-        let reads = if measures { inputs.len() } else { own };
-        let call =
-            Arc::new(Call::with_routine(name, graph, routine.filter(|routine| !measures && routine.check().is_ok())));
-        let measures = measured(&outputs, &inputs[..own]);
+        let has_lengths = graph.nodes.iter().any(|node| matches!(node.op, Op::Input(n) if n as usize >= own));
+        let used_inputs = if has_lengths { inputs.len() } else { own };
+        let call = Arc::new(Call::with_routine(
+            name,
+            graph,
+            routine.filter(|routine| !has_lengths && routine.check().is_ok()),
+        ));
+        let length_inputs = measured(&outputs, &inputs[..own]);
         Ok(TracedBody {
             inputs,
             outputs,
-            used_inputs: reads,
-            length_inputs: measures,
+            used_inputs,
+            length_inputs,
             call,
             vjps: Mutex::default(),
             jvps: Mutex::default(),
             rule,
-            again,
+            batched_body,
         })
     }
 
@@ -386,8 +389,9 @@ impl TracedBody {
             let at = self.inputs.iter().position(|input| input.ptr_eq(own));
             given[at.expect("every length of an output is an input")].clone()
         };
-        let live = placeholder.0.valid_lengths.as_ref().and_then(|live| live.map_lengths(length));
-        Tensor::step(source, &given, placeholder.0.shape.clone(), placeholder.dtype(), live)
+        let valid_lengths =
+            placeholder.0.valid_lengths.as_ref().and_then(|valid_lengths| valid_lengths.map_lengths(length));
+        Tensor::step(source, &given, placeholder.0.shape.clone(), placeholder.dtype(), valid_lengths)
     }
 
     /// Returns the gradient of each input given the cotangents of some outputs; `None` if not differentiable. Cotangents of several outputs
@@ -494,7 +498,7 @@ impl TracedBody {
 
     /// Returns an output for a whole batch if the operation accepts inputs with a leading batch axis.
     pub fn batched_output(&self, output: u32, inputs: impl FnOnce() -> Vec<Tensor>) -> Option<Tensor> {
-        self.again.as_ref().map(|again| again(&inputs()).swap_remove(output as usize))
+        self.batched_body.as_ref().map(|batched_body| batched_body(&inputs()).swap_remove(output as usize))
     }
 
     /// Returns the operation for a batch; `each` marks the inputs that have a leading batch axis.
@@ -577,8 +581,8 @@ impl Tensor {
 
     /// Like [`Tensor::placeholder`], with these valid lengths.
     #[track_caller]
-    fn placeholder_with_dims(&self, n: u32, live: Option<Box<ValidLengths>>) -> Tensor {
-        Tensor::with_valid_lengths(NodeKind::Input(n), Vec::new(), self.0.shape.clone(), self.dtype(), None, live)
+    fn placeholder_with_dims(&self, n: u32, lengths: Option<Box<ValidLengths>>) -> Tensor {
+        Tensor::with_valid_lengths(NodeKind::Input(n), Vec::new(), self.0.shape.clone(), self.dtype(), None, lengths)
     }
 }
 

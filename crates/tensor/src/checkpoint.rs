@@ -59,8 +59,8 @@ impl Tensor {
             }
         }
         let operands: Vec<&Tensor> = [&result].into_iter().chain(from.iter().copied()).chain(captured).collect();
-        let (shape, live) = (result.0.shape.clone(), result.0.valid_lengths.clone());
-        Tensor::step(NodeKind::Checkpoint(from.len()), &operands, shape, result.dtype(), live)
+        let (shape, valid_lengths) = (result.0.shape.clone(), result.0.valid_lengths.clone());
+        Tensor::step(NodeKind::Checkpoint(from.len()), &operands, shape, result.dtype(), valid_lengths)
     }
 
     /// Returns the same value, computed after `before`.
@@ -89,9 +89,11 @@ pub(crate) fn backward(operands: &[Tensor], from: usize, g: &Tensor) -> Result<O
 fn lengths_of(to: &Tensor, from: &[Tensor]) -> NodeMap<Tensor> {
     let from: NodeSet = from.iter().map(at).collect();
     let all = topological_order(&[to], |tensor| from.contains(&at(tensor)));
-    let parts =
-        all.iter().filter_map(|tensor| tensor.0.valid_lengths.as_ref()).flat_map(|live| live.parts.iter().flatten());
-    parts.map(|part| (at(&part.length), part.length.clone())).collect()
+    let dynamic_dims = all
+        .iter()
+        .filter_map(|tensor| tensor.0.valid_lengths.as_ref())
+        .flat_map(|valid_lengths| valid_lengths.dynamic_dims.iter().flatten());
+    dynamic_dims.map(|part| (at(&part.length), part.length.clone())).collect()
 }
 
 /// Rebuilds the nodes that lead to `to`, replacing the keys of `moved` by their values.

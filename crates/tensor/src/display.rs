@@ -18,7 +18,7 @@ impl fmt::Debug for Tensor {
             return write!(f, "mistake ({})", mistake.message());
         }
         match &node.valid_lengths {
-            Some(live) => write!(f, "{}{}", node.dtype, live.display_shape(&node.shape))?,
+            Some(valid_lengths) => write!(f, "{}{}", node.dtype, valid_lengths.display_shape(&node.shape))?,
             None => write!(f, "{}{}", node.dtype, node.shape)?,
         }
         if matches!(node.source, NodeKind::Input(_)) {

@@ -81,7 +81,7 @@ pub(crate) type DynamicDims<L = Tensor> = Vec<Option<DynamicDim<L>>>;
 
 /// Valid lengths of a node.
 pub(crate) struct ValidLengths {
-    pub parts: DynamicDims,
+    pub dynamic_dims: DynamicDims,
     /// Axes of a placeholder along which the input is data-free (see [`Tensor::is_free`]), so that it is valid for
     /// any length.
     pub data_free_axes: Vec<usize>,
@@ -91,17 +91,21 @@ pub(crate) struct ValidLengths {
 
 impl Clone for ValidLengths {
     fn clone(&self) -> ValidLengths {
-        ValidLengths { parts: self.parts.clone(), data_free_axes: self.data_free_axes.clone(), known: OnceLock::new() }
+        ValidLengths {
+            dynamic_dims: self.dynamic_dims.clone(),
+            data_free_axes: self.data_free_axes.clone(),
+            known: OnceLock::new(),
+        }
     }
 }
 
 impl ValidLengths {
     /// Returns `None` if all axes are static.
-    pub fn of(parts: DynamicDims) -> Option<Box<ValidLengths>> {
-        parts
+    pub fn of(dynamic_dims: DynamicDims) -> Option<Box<ValidLengths>> {
+        dynamic_dims
             .iter()
             .any(Option::is_some)
-            .then(|| Box::new(ValidLengths { parts, data_free_axes: Vec::new(), known: OnceLock::new() }))
+            .then(|| Box::new(ValidLengths { dynamic_dims, data_free_axes: Vec::new(), known: OnceLock::new() }))
     }
 
     /// Returns the shape with the valid lengths.
@@ -110,7 +114,7 @@ impl ValidLengths {
             return Ok(shape);
         }
         let mut dims = of.0.shape.dims().to_vec();
-        for (axis, part) in self.parts.iter().enumerate() {
+        for (axis, part) in self.dynamic_dims.iter().enumerate() {
             let Some(part) = part else { continue };
             let length = match (part.known(), &part.length.0.source) {
                 (Some(length), _) => length,
@@ -130,7 +134,7 @@ impl ValidLengths {
         let outermost = of.0.shape.dims().iter().position(|length| *length != 1);
         self.shape(of)?;
         Ok(self
-            .parts
+            .dynamic_dims
             .iter()
             .enumerate()
             .all(|(axis, part)| part.is_none() || outermost.is_none_or(|first| axis <= first)))
@@ -139,7 +143,7 @@ impl ValidLengths {
     /// Copies the bytes of the valid elements.
     pub fn gather(&self, of: &Tensor, whole: &[u8], bytes: &mut [u8]) -> Result<()> {
         let (stored, there) = (of.0.shape.strides(), self.shape(of)?.dims());
-        let last = self.parts.iter().rposition(Option::is_some).expect("an axis is dynamic");
+        let last = self.dynamic_dims.iter().rposition(Option::is_some).expect("an axis is dynamic");
         let mut starts = vec![0];
         for axis in 0..last {
             let step = stored[axis];
@@ -162,7 +166,7 @@ impl ValidLengths {
                 format!("{times}{} {known}/{length}", part.dim.name)
             }
         };
-        format!("[{}]", shape.dims().iter().zip(&self.parts).map(axis).collect::<Vec<String>>().join(", "))
+        format!("[{}]", shape.dims().iter().zip(&self.dynamic_dims).map(axis).collect::<Vec<String>>().join(", "))
     }
 }
 
@@ -226,9 +230,9 @@ impl Tensor {
         if !wrong.is_empty() {
             return Tensor::mistake(Error::mistake(format!("mark_dynamic: {wrong}")));
         }
-        let mut parts = self.parts();
-        parts[axis] = Some(DynamicDim { dim: dim.clone(), multiple: 1, length: Tensor::scalar(length as i32) });
-        self.padded(axis, dim.bound, parts).unwrap_or_else(Tensor::mistake)
+        let mut dynamic_dims = self.dynamic_dims();
+        dynamic_dims[axis] = Some(DynamicDim { dim: dim.clone(), multiple: 1, length: Tensor::scalar(length as i32) });
+        self.padded(axis, dim.bound, dynamic_dims).unwrap_or_else(Tensor::mistake)
     }
 
     /// Sets the valid length of an axis that is as long as the bound of `dim`: for example a cache and its fill
@@ -343,7 +347,10 @@ impl Tensor {
 
     /// Returns true if an axis has a dynamic length.
     pub fn has_dynamic_dim(&self) -> bool {
-        self.0.valid_lengths.as_ref().is_some_and(|live| live.parts.iter().any(Option::is_some))
+        self.0
+            .valid_lengths
+            .as_ref()
+            .is_some_and(|valid_lengths| valid_lengths.dynamic_dims.iter().any(Option::is_some))
     }
 
     /// Returns true if an axis is known to be empty.
@@ -353,11 +360,14 @@ impl Tensor {
 
     /// Returns the valid part of an axis; `None` if it is static.
     pub(crate) fn valid_length(&self, axis: usize) -> Option<&DynamicDim<Tensor>> {
-        self.0.valid_lengths.as_ref()?.parts[axis].as_ref()
+        self.0.valid_lengths.as_ref()?.dynamic_dims[axis].as_ref()
     }
 
-    pub(crate) fn parts(&self) -> DynamicDims {
-        self.0.valid_lengths.as_ref().map_or_else(|| vec![None; self.0.shape.ndim()], |live| live.parts.clone())
+    pub(crate) fn dynamic_dims(&self) -> DynamicDims {
+        self.0
+            .valid_lengths
+            .as_ref()
+            .map_or_else(|| vec![None; self.0.shape.ndim()], |valid_lengths| valid_lengths.dynamic_dims.clone())
     }
 
     /// Returns the number of valid elements along these axes, of this tensor's element type and shape `[]`.
@@ -384,7 +394,7 @@ impl Tensor {
         self.mask_padding_of(&beyond.collect::<Vec<_>>(), value)
     }
 
-    /// Replaces the elements beyond these parts of axes by `value`, which makes the axes static.
+    /// Replaces the elements beyond the valid lengths of these axes by `value`, which makes the axes static.
     fn mask_padding_of(&self, beyond: &[(usize, &DynamicDim<Tensor>)], value: Scalar) -> Tensor {
         let inside = beyond.iter().map(|(axis, part)| {
             let length = self.0.shape.dims()[*axis];
@@ -393,25 +403,26 @@ impl Tensor {
             Tensor::arange(length).lt(&part.count(DType::I32)).reshaped(around.into())
         });
         let Some(inside) = inside.reduce(|all, one| all.bitwise_and(&one)) else { return self.clone() };
-        let mut parts = self.parts();
-        beyond.iter().for_each(|(axis, _)| parts[*axis] = None);
+        let mut dynamic_dims = self.dynamic_dims();
+        beyond.iter().for_each(|(axis, _)| dynamic_dims[*axis] = None);
         let shape = &self.0.shape;
         let (inside, value) = (inside.expanded(shape), Tensor::constant(value).expanded(shape));
         let source = NodeKind::Op(Op::Alu(Alu::Select));
-        Tensor::step(source, &[&inside, self, &value], shape.clone(), self.dtype(), ValidLengths::of(parts))
+        Tensor::step(source, &[&inside, self, &value], shape.clone(), self.dtype(), ValidLengths::of(dynamic_dims))
     }
 
     /// Returns the same elements with the dynamic axes of another tensor of this shape added.
     pub(crate) fn with_lengths_of(self, other: &Tensor) -> Tensor {
-        if self.is_mistake() { self } else { self.with_lengths(&other.parts()) }
+        if self.is_mistake() { self } else { self.with_lengths(&other.dynamic_dims()) }
     }
 
     /// Returns the same elements with these dynamic axes added.
-    pub(crate) fn with_lengths(self, parts: &DynamicDims) -> Tensor {
-        let own = self.parts();
-        let parts: DynamicDims = parts.iter().zip(&own).map(|(part, own)| part.clone().or(own.clone())).collect();
-        let same = own.iter().zip(&parts).all(|(own, part)| own.is_some() == part.is_some());
-        if same { self } else { self.viewed(ValidLengths::of(parts)) }
+    pub(crate) fn with_lengths(self, dynamic_dims: &DynamicDims) -> Tensor {
+        let own = self.dynamic_dims();
+        let dynamic_dims: DynamicDims =
+            dynamic_dims.iter().zip(&own).map(|(part, own)| part.clone().or(own.clone())).collect();
+        let same = own.iter().zip(&dynamic_dims).all(|(own, part)| own.is_some() == part.is_some());
+        if same { self } else { self.viewed(ValidLengths::of(dynamic_dims)) }
     }
 
     /// Returns a cotangent with the dynamic axes of `other`: padding along the other axes is replaced by 0.
@@ -449,7 +460,7 @@ impl Tensor {
         {
             dims[*at] = elems / rest;
         }
-        for (axis, part) in self.parts().into_iter().enumerate() {
+        for (axis, part) in self.dynamic_dims().into_iter().enumerate() {
             let Some((length, part)) = part.and_then(|part| Some((part.known()? as isize, part))) else { continue };
             let before = isize::try_from(product(&self.0.shape.dims()[..axis])).ok()?;
             // In place of a length 0, the number that fills the storage.
@@ -486,20 +497,20 @@ impl Tensor {
 
     #[track_caller]
     fn with_length(&self, axis: usize, dim: &Dim, length: Tensor) -> Tensor {
-        let mut parts = self.parts();
-        parts[axis] = Some(DynamicDim { dim: dim.clone(), multiple: 1, length });
-        self.viewed(ValidLengths::of(parts))
+        let mut dynamic_dims = self.dynamic_dims();
+        dynamic_dims[axis] = Some(DynamicDim { dim: dim.clone(), multiple: 1, length });
+        self.viewed(ValidLengths::of(dynamic_dims))
     }
 
     #[track_caller]
-    fn viewed(&self, live: Option<Box<ValidLengths>>) -> Tensor {
-        Tensor::step(NodeKind::Op(Op::Reshape), &[self], self.0.shape.clone(), self.dtype(), live)
+    fn viewed(&self, valid_lengths: Option<Box<ValidLengths>>) -> Tensor {
+        Tensor::step(NodeKind::Op(Op::Reshape), &[self], self.0.shape.clone(), self.dtype(), valid_lengths)
     }
 
     /// Pads an axis with zeros to the bound and marks it dynamic. Host data and evaluated tensors are padded here, so
     /// that no plan depends on the length.
     #[track_caller]
-    fn padded(&self, axis: usize, bound: usize, parts: DynamicDims) -> Result<Tensor> {
+    fn padded(&self, axis: usize, bound: usize, dynamic_dims: DynamicDims) -> Result<Tensor> {
         let (node, mut dims) = (&self.0, self.0.shape.dims().to_vec());
         let (length, row) = (dims[axis], product(&dims[axis + 1..]).saturating_mul(self.dtype().bytes()));
         let outer = product(&dims[..axis]);
@@ -509,23 +520,23 @@ impl Tensor {
                 "mark_dynamic: {self:?} at length {bound} has more bytes than the address space"
             )));
         }
-        let (live, have) = (ValidLengths::of(parts), length * row);
+        let (valid_lengths, have) = (ValidLengths::of(dynamic_dims), length * row);
         if let Some(bytes) = self.host_bytes() {
             let mut filled = on_host(outer * bound * row)?;
             for (at, from) in bytes.chunks(have.max(1)).enumerate() {
                 filled[at * bound * row..][..from.len()].copy_from_slice(from);
             }
-            return Ok(Tensor::host(filled.into(), dims.into(), node.dtype, node.device.clone(), live));
+            return Ok(Tensor::host(filled.into(), dims.into(), node.dtype, node.device.clone(), valid_lengths));
         }
         if let (Some(storage), Some(device), true, 1) = (node.value.get(), &node.device, node.inputs.is_empty(), outer)
         {
             let filled = device.upload(&on_host::<u8>(bound * row)?)?;
             filled.slice(0..have as u64)?.copy_from(storage)?;
-            return Ok(Tensor::from_storage_unchecked_shape(filled, dims.into(), node.dtype, live));
+            return Ok(Tensor::from_storage_unchecked_shape(filled, dims.into(), node.dtype, valid_lengths));
         }
         let mut widths = vec![(0, 0); dims.len()];
         widths[axis] = (0, missing);
-        Ok(self.pad(&widths).viewed(live))
+        Ok(self.pad(&widths).viewed(valid_lengths))
     }
 
     /// Returns the index of a static axis, or a tensor with the mistake.

@@ -38,8 +38,8 @@ impl Tensor {
     /// As [`Tensor::eval`].
     pub fn storage(&self) -> Result<Storage> {
         let whole = self.whole_storage()?;
-        let Some(live) = &self.0.valid_lengths else { return Ok(whole) };
-        match live.is_prefix(self)? {
+        let Some(valid_lengths) = &self.0.valid_lengths else { return Ok(whole) };
+        match valid_lengths.is_prefix(self)? {
             true => whole.slice(0..(self.shape()?.numel() * self.dtype().bytes()) as u64),
             false => self.to_static_shape().storage(),
         }
@@ -66,10 +66,10 @@ impl Tensor {
     /// Copies the bytes of the valid elements into `bytes`.
     fn read_into(&self, bytes: &mut [u8]) -> Result<()> {
         match &self.0.valid_lengths {
-            Some(live) if !live.is_prefix(self)? => {
+            Some(valid_lengths) if !valid_lengths.is_prefix(self)? => {
                 let mut whole = on_host(self.0.shape.numel() * self.dtype().bytes())?;
                 self.whole_storage()?.read_bytes(&mut whole)?;
-                live.gather(self, &whole, bytes)
+                valid_lengths.gather(self, &whole, bytes)
             }
             _ => self.storage()?.read_bytes(bytes),
         }
@@ -156,12 +156,13 @@ impl Tensor {
         let copied = self.whole_storage().and_then(|storage| {
             let copy = device.allocate(storage.bytes())?;
             copy.copy_from(&storage)?;
-            let live = self.0.valid_lengths.as_ref().map(|live| live.resolve(self)).transpose()?.flatten();
-            Ok((copy, live))
+            let valid_lengths =
+                self.0.valid_lengths.as_ref().map(|valid_lengths| valid_lengths.resolve(self)).transpose()?.flatten();
+            Ok((copy, valid_lengths))
         });
         match copied {
-            Ok((storage, live)) => {
-                Tensor::from_storage_unchecked_shape(storage, self.0.shape.clone(), self.dtype(), live)
+            Ok((storage, valid_lengths)) => {
+                Tensor::from_storage_unchecked_shape(storage, self.0.shape.clone(), self.dtype(), valid_lengths)
             }
             Err(error) => Tensor::mistake(error),
         }

@@ -84,7 +84,7 @@ pub(crate) struct Vjp {
 pub(crate) fn vjp(into: &[(&Tensor, Tensor)], wanted: &[&Tensor]) -> Result<Vjp> {
     let order = reverse_order(&into.iter().map(|(tensor, _)| *tensor).collect::<Vec<&Tensor>>());
     let reaches = reaching(&order, wanted);
-    let mut siblings = call_outputs(&order);
+    let mut outputs_of_calls = call_outputs(&order);
     let mut cotangents = CotangentMap::default();
     into.iter().for_each(|(tensor, cotangent)| cotangents.add(tensor, cotangent.clone()));
     let mut cut: Option<Tensor> = None;
@@ -96,7 +96,7 @@ pub(crate) fn vjp(into: &[(&Tensor, Tensor)], wanted: &[&Tensor]) -> Result<Vjp>
         let back = if let NodeKind::Call(body, _) = &tensor.0.source {
             // At the last output of the call all cotangents of its outputs are complete.
             let mut given: Vec<OutputCotangent> = Vec::new();
-            for output in siblings.remove(&key(tensor)).unwrap_or_default() {
+            for output in outputs_of_calls.remove(&key(tensor)).unwrap_or_default() {
                 let (NodeKind::Call(_, number), Some(cotangent)) = (&output.0.source, cotangents.of(&output)) else {
                     continue;
                 };

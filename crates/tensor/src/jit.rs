@@ -103,13 +103,13 @@ pub fn jit_with_state<'f, S: State, const N: usize, const M: usize>(
 struct Trace {
     device: Device,
     /// Math mode of the plan, and true if matrix products may use TF32.
-    accuracy: (MathMode, bool),
+    math_mode: (MathMode, bool),
     /// Signatures of the arguments: the inputs, then the tensors of the state, then the dynamic lengths of both.
     given: Vec<TensorSignature>,
     /// Pattern of dynamic lengths of the arguments.
     ends: LengthPattern,
     /// Arguments that the function uses as lengths, with their [`Dim`].
-    measures: Vec<(usize, Dim)>,
+    length_inputs: Vec<(usize, Dim)>,
     /// Number of inputs, which are never donated.
     inputs: usize,
     graph: Graph,
@@ -133,11 +133,11 @@ struct TensorSignature {
 
 /// A result of a trace.
 struct TraceOutput {
-    place: OutputOrigin,
+    origin: OutputOrigin,
     shape: Shape,
     dtype: DType,
     /// Valid lengths of the result.
-    parts: DynamicDims<OutputOrigin>,
+    dynamic_dims: DynamicDims<OutputOrigin>,
 }
 
 /// Origin of a result.
@@ -192,7 +192,7 @@ impl<const N: usize, const M: usize, S: State> JitFunction<'_, N, M, S> {
             device.scope(|| evaluate(&given))?;
             let known = self.known(&device, &given, &ends, &generators);
             let trace = known.map_or_else(|| self.trace(&device, state, &given, ends), Ok)?;
-            dynamic_dim::check_lengths(&trace.measures, |at| &given[at]).map(|()| trace)
+            dynamic_dim::check_lengths(&trace.length_inputs, |at| &given[at]).map(|()| trace)
         });
         let place = Location::caller();
         let placed = |error: Error| if error.is_mistake() { error.with_location(place) } else { error };
@@ -258,18 +258,18 @@ impl<const N: usize, const M: usize, S: State> JitFunction<'_, N, M, S> {
         let roots: Vec<&Tensor> = results.iter().collect();
         let known = TraceBindings { device, trace, tensors: given, placeholders: &placeholders };
         let (TracedFunction { graph, leaves, slots }, which) = TracedFunction::new(&known, &roots)?;
-        let place = |result: &Tensor| {
+        let origin = |result: &Tensor| {
             let output = || which[results.iter().position(|other| other.ptr_eq(result)).expect("it is a result")];
             let same = placeholders.iter().position(|input| input.ptr_eq(result));
             same.map_or_else(|| OutputOrigin::Computed(output()), OutputOrigin::Argument)
         };
-        let outcomes = results[..all].iter().map(|result| TraceOutput::of(result, place)).collect();
+        let outcomes = results[..all].iter().map(|result| TraceOutput::of(result, origin)).collect();
         let traced = Arc::new(Trace {
             device: device.clone(),
-            accuracy: (device.math_mode(), device.is_tf32_allowed()),
+            math_mode: (device.math_mode(), device.is_tf32_allowed()),
             given: given.iter().map(TensorSignature::of).collect(),
             ends,
-            measures: dynamic_dim::measured(&results[..all], &placeholders[..own]),
+            length_inputs: dynamic_dim::measured(&results[..all], &placeholders[..own]),
             inputs: N,
             graph,
             ready: Mutex::default(),
@@ -292,10 +292,17 @@ impl<const N: usize, const M: usize, S: State> JitFunction<'_, N, M, S> {
 /// lengths of these.
 fn placeholders(given: &[Tensor], ends: &LengthPattern) -> (Vec<Tensor>, usize) {
     let own = if ends.is_empty() { given.len() } else { ends.len() };
-    let placeholder = |n: usize, live: Option<Box<ValidLengths>>| {
+    let placeholder = |n: usize, valid_lengths: Option<Box<ValidLengths>>| {
         let node = &given[n].0;
         let source = NodeKind::Input(n as u32);
-        Tensor::with_valid_lengths(source, Vec::new(), node.shape.clone(), node.dtype, node.device.clone(), live)
+        Tensor::with_valid_lengths(
+            source,
+            Vec::new(),
+            node.shape.clone(),
+            node.dtype,
+            node.device.clone(),
+            valid_lengths,
+        )
     };
     let lengths: Vec<Tensor> = (own..given.len()).map(|n| placeholder(n, None)).collect();
     let own_placeholder =
@@ -387,23 +394,23 @@ impl TensorSignature {
 }
 
 impl TraceOutput {
-    fn of(tensor: &Tensor, place: impl Fn(&Tensor) -> OutputOrigin) -> TraceOutput {
+    fn of(tensor: &Tensor, origin: impl Fn(&Tensor) -> OutputOrigin) -> TraceOutput {
         let part = |part: DynamicDim<Tensor>| DynamicDim {
             dim: part.dim,
             multiple: part.multiple,
-            length: place(&part.length),
+            length: origin(&part.length),
         };
-        let parts = tensor.parts().into_iter().map(|own| own.map(part)).collect();
-        TraceOutput { place: place(tensor), shape: tensor.0.shape.clone(), dtype: tensor.dtype(), parts }
+        let dynamic_dims = tensor.dynamic_dims().into_iter().map(|own| own.map(part)).collect();
+        TraceOutput { origin: origin(tensor), shape: tensor.0.shape.clone(), dtype: tensor.dtype(), dynamic_dims }
     }
 
     /// Returns the result of a run.
     fn tensor(&self, given: &[Tensor], values: &[Storage]) -> Tensor {
-        let output = match self.place {
+        let output = match self.origin {
             OutputOrigin::Argument(n) => return given[n].clone(),
             OutputOrigin::Computed(output) => output,
         };
-        let length = |place: OutputOrigin| match place {
+        let length = |origin: OutputOrigin| match origin {
             OutputOrigin::Argument(n) => given[n].clone(),
             OutputOrigin::Computed(output) => {
                 Tensor::from_storage_unchecked_shape(values[output].clone(), Shape::default(), DType::I32, None)
@@ -414,8 +421,8 @@ impl TraceOutput {
             multiple: own.multiple,
             length: length(own.length),
         };
-        let live = ValidLengths::of(self.parts.iter().map(|own| own.as_ref().map(part)).collect());
-        Tensor::from_storage_unchecked_shape(values[output].clone(), self.shape.clone(), self.dtype, live)
+        let valid_lengths = ValidLengths::of(self.dynamic_dims.iter().map(|own| own.as_ref().map(part)).collect());
+        Tensor::from_storage_unchecked_shape(values[output].clone(), self.shape.clone(), self.dtype, valid_lengths)
     }
 }
 
@@ -427,7 +434,7 @@ impl Trace {
                 && (&kind.shape, kind.dtype) == (&tensor.0.shape, tensor.dtype())
                 && kind.number == tensor.number().is_some()
         };
-        (&self.device, self.accuracy) == (device, (device.math_mode(), device.is_tf32_allowed()))
+        (&self.device, self.math_mode) == (device, (device.math_mode(), device.is_tf32_allowed()))
             && (self.given.len(), self.drawn.len()) == (given.len(), generators.len())
             && self.given.iter().zip(given).all(same)
     }
@@ -456,7 +463,7 @@ impl Trace {
     /// Returns the leaves to donate: state tensors without other handles that are not returned unchanged.
     fn donated(&self, given: &[Tensor]) -> Vec<u32> {
         let stays = |n: usize| {
-            let same = |result: &TraceOutput| matches!(result.place, OutputOrigin::Argument(other) if other == n);
+            let same = |result: &TraceOutput| matches!(result.origin, OutputOrigin::Argument(other) if other == n);
             n < self.inputs || self.results.iter().any(same)
         };
         let alone = |n: usize| {

@@ -335,7 +335,7 @@ pub(crate) fn lookup_or_compile(device: &Device, graph: Graph) -> Result<Arc<Com
     let key = (
         device.clone(),
         Options {
-            accuracy: device.math_mode(),
+            math_mode: device.math_mode(),
             tf32: device.is_tf32_allowed(),
             variants: device.is_autotune_enabled(),
         },

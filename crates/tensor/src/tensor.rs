@@ -142,9 +142,16 @@ impl Tensor {
         shape: Shape,
         dtype: DType,
         device: Option<Device>,
-        live: Option<Box<ValidLengths>>,
+        valid_lengths: Option<Box<ValidLengths>>,
     ) -> Tensor {
-        Tensor::with_valid_lengths(NodeKind::Host(Mutex::new(Some(bytes))), Vec::new(), shape, dtype, device, live)
+        Tensor::with_valid_lengths(
+            NodeKind::Host(Mutex::new(Some(bytes))),
+            Vec::new(),
+            shape,
+            dtype,
+            device,
+            valid_lengths,
+        )
     }
 
     /// Returns the host bytes if they are not on the device yet.
@@ -172,10 +179,11 @@ impl Tensor {
         storage: Storage,
         shape: Shape,
         dtype: DType,
-        live: Option<Box<ValidLengths>>,
+        valid_lengths: Option<Box<ValidLengths>>,
     ) -> Tensor {
         let device = storage.device().clone();
-        let tensor = Tensor::with_valid_lengths(NodeKind::Materialized, Vec::new(), shape, dtype, Some(device), live);
+        let tensor =
+            Tensor::with_valid_lengths(NodeKind::Materialized, Vec::new(), shape, dtype, Some(device), valid_lengths);
         let _ = tensor.0.value.set(storage);
         tensor
     }
@@ -234,7 +242,7 @@ impl Tensor {
         shape: Shape,
         dtype: DType,
         device: Option<Device>,
-        live: Option<Box<ValidLengths>>,
+        valid_lengths: Option<Box<ValidLengths>>,
     ) -> Tensor {
         if !fits(&shape, dtype) {
             return Tensor::mistake(Error::mistake(format!("{dtype}{shape} has more bytes than the address space")));
@@ -251,7 +259,7 @@ impl Tensor {
             inputs,
             shape,
             dtype,
-            valid_lengths: live,
+            valid_lengths,
             device,
             location: place,
             serial,
@@ -310,9 +318,9 @@ impl Tensor {
         inputs: &[&Tensor],
         shape: Shape,
         dtype: DType,
-        live: Option<Box<ValidLengths>>,
+        valid_lengths: Option<Box<ValidLengths>>,
     ) -> Tensor {
-        Tensor::over(source, inputs.iter().map(|input| (*input).clone()).collect(), shape, dtype, live)
+        Tensor::over(source, inputs.iter().map(|input| (*input).clone()).collect(), shape, dtype, valid_lengths)
     }
 
     /// Like [`Tensor::step`], of owned inputs.
@@ -322,7 +330,7 @@ impl Tensor {
         inputs: Vec<Tensor>,
         shape: Shape,
         dtype: DType,
-        live: Option<Box<ValidLengths>>,
+        valid_lengths: Option<Box<ValidLengths>>,
     ) -> Tensor {
         if let Some(mistake) = Tensor::leftmost(&inputs) {
             return mistake;
@@ -339,7 +347,7 @@ impl Tensor {
             }
         }
         let device = device.and_then(|tensor| tensor.0.device.clone());
-        Tensor::with_valid_lengths(source, inputs, shape, dtype, device, live)
+        Tensor::with_valid_lengths(source, inputs, shape, dtype, device, valid_lengths)
     }
 
     /// Creates a node with the shape, element type, device and valid lengths of this one.
@@ -380,7 +388,7 @@ impl Tensor {
     pub fn shape(&self) -> Result<&Shape> {
         self.check()?;
         match &self.0.valid_lengths {
-            Some(live) => live.shape(self),
+            Some(valid_lengths) => valid_lengths.shape(self),
             None => Ok(&self.0.shape),
         }
     }

@@ -38,8 +38,8 @@ impl Tensor {
         if let Some(mistake) = inputs.iter().find(|input| input.is_mistake()) {
             return fail((*mistake).clone());
         }
-        if let Some(partly) = inputs.iter().find(|input| input.has_dynamic_dim()) {
-            return fail(Tensor::mistake(partly.needs_length("vmap")));
+        if let Some(dynamic) = inputs.iter().find(|input| input.has_dynamic_dim()) {
+            return fail(Tensor::mistake(dynamic.needs_length("vmap")));
         }
         let lengths = inputs.map(|input| input.0.shape.dims().first().copied());
         let common = lengths.first().filter(|first| lengths.iter().all(|length| length == *first));
@@ -132,10 +132,10 @@ impl VmapBatch {
     #[track_caller]
     fn step(self, one: &Tensor, inputs: &[BatchedInput]) -> Tensor {
         let node = &one.0;
-        if let Some(partly) =
+        if let Some(dynamic) =
             [one].into_iter().chain(inputs.iter().map(|input| &input.tensor)).find(|x| x.has_dynamic_dim())
         {
-            return Tensor::mistake(partly.needs_length("vmap"));
+            return Tensor::mistake(dynamic.needs_length("vmap"));
         }
         let shape = self.shape(&node.shape);
         let op = match &node.source {

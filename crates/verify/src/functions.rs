@@ -88,12 +88,12 @@ impl Interval {
 }
 
 /// Returns the interval of the f64 numbers next to a number, which contains every real number that rounds to it.
-fn around(value: f64) -> Interval {
+fn rounding_interval(value: f64) -> Interval {
     Interval::new(value.next_down(), value.next_up())
 }
 
-/// Widens a result by a relative margin.
-fn within(value: f64, margin: f64) -> Interval {
+/// Returns the interval of a computed value with a relative margin.
+fn with_margin(value: f64, margin: f64) -> Interval {
     Interval::point(value).widened(margin * value.abs() + f64::MIN_POSITIVE)
 }
 
@@ -105,13 +105,13 @@ pub fn math(function: Math, x: Interval) -> Interval {
     let one = Interval::point(1.0);
     match function {
         Math::Exp => monotone(x, exp),
-        Math::Exp2 => math(Math::Exp, x * around(LN_2)),
+        Math::Exp2 => math(Math::Exp, x * rounding_interval(LN_2)),
         Math::Expm1 => math(Math::Exp, x) - one,
         Math::Log => monotone(x, log),
-        Math::Log2 => monotone(x, log) * around(LN_2).recip(),
+        Math::Log2 => monotone(x, log) * rounding_interval(LN_2).recip(),
         Math::Log1p => monotone(x + one, log),
         Math::Sin => sin(x),
-        Math::Cos => sin(x + around(FRAC_PI_2)),
+        Math::Cos => sin(x + rounding_interval(FRAC_PI_2)),
         Math::Tan => tan(x),
         Math::Atan => monotone(x, atan),
         Math::Tanh => monotone(x, tanh),
@@ -124,17 +124,17 @@ pub fn derivative(function: Math, x: Interval, y: Interval) -> Interval {
     let one = Interval::point(1.0);
     match function {
         Math::Exp => y,
-        Math::Exp2 => y * around(LN_2),
+        Math::Exp2 => y * rounding_interval(LN_2),
         Math::Expm1 => y + one,
         Math::Log => x.recip(),
-        Math::Log2 => x.recip() * around(LN_2).recip(),
+        Math::Log2 => x.recip() * rounding_interval(LN_2).recip(),
         Math::Log1p => (x + one).recip(),
         Math::Sin => math(Math::Cos, x),
         Math::Cos => -math(Math::Sin, x),
         Math::Tan => one + power(y, 2.0),
         Math::Atan => (one + power(x, 2.0)).recip(),
         Math::Tanh => one - power(y, 2.0),
-        Math::Erf => math(Math::Exp, -power(x, 2.0)) * around(FRAC_2_SQRT_PI),
+        Math::Erf => math(Math::Exp, -power(x, 2.0)) * rounding_interval(FRAC_2_SQRT_PI),
     }
 }
 
@@ -143,8 +143,8 @@ pub fn pow(x: Interval, y: Interval) -> Interval {
     if !x.is_finite() || !y.is_finite() {
         return Interval::ENTIRE;
     }
-    let is_whole = y.is_point() && y.lo.fract() == 0.0 && y.lo.abs() <= MAX_POWER;
-    match is_whole {
+    let is_integer = y.is_point() && y.lo.fract() == 0.0 && y.lo.abs() <= MAX_POWER;
+    match is_integer {
         true if y.lo >= 0.0 => power(x, y.lo),
         true => power(x, -y.lo).recip(),
         false => math(Math::Exp, y * math(Math::Log, x)),
@@ -186,7 +186,7 @@ fn exp(x: f64) -> Interval {
     let r = (x - k * LN_2_HIGH) - k * LN_2_LOW;
     let value = (1..=13).rev().fold(1.0, |sum, n| 1.0 + sum * r / f64::from(n));
     let scale = f64::from_bits(((k as i64 + 1023) as u64) << 52);
-    let result = within(value * scale, MARGIN);
+    let result = with_margin(value * scale, MARGIN);
     Interval { lo: result.lo.max(0.0), hi: result.hi }
 }
 
@@ -206,7 +206,7 @@ fn log(x: f64) -> Interval {
     let s = (mantissa - 1.0) / (mantissa + 1.0);
     let square = s * s;
     let series = (0..12).rev().fold(0.0, |sum, n| sum * square + 1.0 / f64::from(2 * n + 1));
-    within(exponent * LN_2_HIGH + (exponent * LN_2_LOW + 2.0 * s * series), MARGIN)
+    with_margin(exponent * LN_2_HIGH + (exponent * LN_2_LOW + 2.0 * s * series), MARGIN)
 }
 
 /// Encloses the arc tangent: the reciprocal above 1, two halvings of the angle, and 13 terms of the series, whose remainder is below 1e-19.
@@ -217,7 +217,7 @@ fn atan(x: f64) -> Interval {
     let u = half(half(t));
     let square = -u * u;
     let series = (0..13).rev().fold(0.0, |sum, n| sum * square + 1.0 / f64::from(2 * n + 1));
-    within((offset + 4.0 * u * series).copysign(x), MARGIN)
+    with_margin((offset + 4.0 * u * series).copysign(x), MARGIN)
 }
 
 /// Encloses the hyperbolic tangent 1 - 2 / (exp(2x) + 1), which is within an f64 of ±1 beyond 20.
@@ -249,14 +249,15 @@ fn erf(x: f64) -> Interval {
         }
     }
     let result = power(Interval::point(x), 2.0);
-    let result = math(Math::Exp, -result) * around(FRAC_2_SQRT_PI) * within(sum, ERF_MARGIN);
+    let result = math(Math::Exp, -result) * rounding_interval(FRAC_2_SQRT_PI) * with_margin(sum, ERF_MARGIN);
     Interval { lo: result.lo.max(0.0), hi: result.hi.min(1.0) }
 }
 
 /// Encloses the sine of an angle of at most [`MAX_ANGLE`].
 fn sin_at(x: f64) -> Interval {
     let k = (x / FRAC_PI_2).round();
-    let r = Interval::point(x) - Interval::point(k * HALF_PI_HIGH) - Interval::point(k) * around(HALF_PI_LOW);
+    let r =
+        Interval::point(x) - Interval::point(k * HALF_PI_HIGH) - Interval::point(k) * rounding_interval(HALF_PI_LOW);
     let angle = 0.5 * (r.lo + r.hi);
     let square = -angle * angle;
     // Taylor polynomials of degrees 19 and 20, whose remainders for |r| < 0.79 are below 1e-20.
@@ -279,11 +280,11 @@ fn sin(x: Interval) -> Interval {
 }
 
 fn tan(x: Interval) -> Interval {
-    let cosine = sin(x + around(FRAC_PI_2));
+    let cosine = sin(x + rounding_interval(FRAC_PI_2));
     if x.magnitude() >= MAX_ANGLE || cosine.lo <= 0.0 && cosine.hi >= 0.0 {
         return Interval::ENTIRE;
     }
-    let at = |x: f64| sin_at(x) * sin(Interval::point(x) + around(FRAC_PI_2)).recip();
+    let at = |x: f64| sin_at(x) * sin(Interval::point(x) + rounding_interval(FRAC_PI_2)).recip();
     at(x.lo).hull(at(x.hi))
 }
 
@@ -322,11 +323,11 @@ mod tests {
                 assert!(values.lo <= middle + error && middle - error <= values.hi, "{function:?} {wide:?}");
                 if step > 0.1 {
                     let mean = (value(wide.hi) - y) / step;
-                    let slopes = derivative(function, wide, values);
+                    let derivatives = derivative(function, wide, values);
                     let error = 1e-13 * (1.0 + y.abs() + value(wide.hi).abs());
                     assert!(
-                        slopes.lo - error <= mean && mean <= slopes.hi + error,
-                        "{function:?} {wide:?}: {mean} {slopes:?}"
+                        derivatives.lo - error <= mean && mean <= derivatives.hi + error,
+                        "{function:?} {wide:?}: {mean} {derivatives:?}"
                     );
                 }
             }

@@ -40,7 +40,7 @@ pub fn describe(device: &str) -> std::result::Result<String, JsError> {
 /// Returns the names of the built-in kernels.
 #[wasm_bindgen]
 pub fn names() -> Vec<String> {
-    kernels::ALL.iter().map(|shipped| shipped.name.to_string()).collect()
+    kernels::ALL.iter().map(|builtin| builtin.name.to_string()).collect()
 }
 
 /// Runs a kernel on a device and checks its results. Returns a summary.
@@ -94,6 +94,6 @@ pub fn refusal(device: &str) -> std::result::Result<String, JsError> {
 }
 
 async fn verdict(name: &str, device: &str, size: Size) -> Result<kernels::CheckResult> {
-    let shipped = kernels::find(name).ok_or_else(|| panoply::Error::mistake(format!("{name}: no such kernel")))?;
-    shipped.check_async(&Device::get(device)?, size, SEED).await
+    let builtin = kernels::find(name).ok_or_else(|| panoply::Error::mistake(format!("{name}: no such kernel")))?;
+    builtin.check_async(&Device::get(device)?, size, SEED).await
 }

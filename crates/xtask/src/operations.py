@@ -48,7 +48,7 @@ mask, ordered, definite, square16 = big > big2, line.sort()[0], square512 @ squa
 # Rows by the names that the example prints.
 ROWS = {
     "exp": ([big], torch.exp),
-    "ln": ([positive], torch.log),
+    "log": ([positive], torch.log),
     "tanh": ([big], torch.tanh),
     "erf": ([big], torch.erf),
     "sin": ([big], torch.sin),
@@ -150,10 +150,10 @@ ROWS = {
     "tile": ([half], lambda x: x.repeat(1, 8)),
     "repeat_interleave": ([half], lambda x: x.repeat_interleave(8, 1)),
     "step": ([big], lambda x: contiguous(x[:, ::3])),
-    "windows": ([line], lambda x: contiguous(x.unfold(0, 16, 4))),
+    "unfold": ([line], lambda x: contiguous(x.unfold(0, 16, 4))),
     "tril": ([square], torch.tril),
     "diagonal": ([square], lambda x: contiguous(x.diagonal())),
-    "expand": ([row], lambda x: contiguous(x.expand(4096, 1024))),
+    "broadcast_to": ([row], lambda x: contiguous(x.expand(4096, 1024))),
     "index_select 0": ([big, rows_at], lambda x, i: x[i]),
     "index_select 1": ([big, rows_at], lambda x, i: x[:, i%1024]),
     "take_along_dim 1": ([big, along], lambda x, i: x.gather(1, i)),
@@ -212,12 +212,12 @@ ROWS = {
     "fft long": ([complex_], lambda x: torch.fft.fft(x.reshape(-1))),
     "fft prime": ([complex_], lambda x: torch.fft.fft(x.reshape(-1)[:1000003])),
     "cholesky": ([definite], torch.linalg.cholesky),
-    "inverse": ([definite], torch.linalg.inv),
+    "inv": ([definite], torch.linalg.inv),
     "solve": ([definite, square512], torch.linalg.solve),
     "det": ([definite], lambda x: torch.linalg.slogdet(x)[1]),
     "qr": ([square512], lambda x: torch.linalg.qr(x)[0]),
     "eigh": ([definite], lambda x: torch.linalg.eigh(x)[0]),
-    "inverse many": ([many], torch.linalg.inv),
+    "inv many": ([many], torch.linalg.inv),
     "qr many": ([many], lambda x: torch.linalg.qr(x)[0]),
     "eye": ([], lambda: torch.eye(2048)),
     "arange": ([], lambda: torch.arange(1<<22, dtype=torch.int32)),
@@ -242,9 +242,9 @@ def theirs(name):
         with torch.no_grad():
             return median(lambda: op(*inputs))
     inputs = [x.clone().requires_grad_() if x.is_floating_point() else x for x in inputs]
-    flow, wanted = torch.ones_like(op(*inputs).detach()), [x for x in inputs if x.requires_grad]
+    grad_output, wanted = torch.ones_like(op(*inputs).detach()), [x for x in inputs if x.requires_grad]
     # A gradient that is a view of the cotangent is copied, as in Panoply.
-    return median(lambda: [slope.contiguous() for slope in torch.autograd.grad(op(*inputs), wanted, flow)])
+    return median(lambda: [grad.contiguous() for grad in torch.autograd.grad(op(*inputs), wanted, grad_output)])
 
 
 def main():

@@ -257,12 +257,12 @@ def table(what, mine, peers, unit="ms", scale=1e3):
             continue
         best, worst = min(both), max(both)
         lost = sorted((ratio, name) for ratio, name in both if ratio > 1)[::-1]
-        said = "we lose " + ", ".join(f"{name} ({ratio:.2f})" for ratio, name in lost) if lost else "we lose no row"
+        summary = "we lose " + ", ".join(f"{name} ({ratio:.2f})" for ratio, name in lost) if lost else "we lose no row"
         missed = [(name, ratio) for ratio, name in sorted(both)[::-1] if peer == "PyTorch" and not on_gpu() and unit == "ms" and ratio > GOALS.get(name, ratio)]
         if missed:
             named = ", ".join(f"{name} ({ratio:.2f} of at most {GOALS[name]})" for name, ratio in missed)
-            said += f". Our own goals are missed in {named}"
-        lines.append(f"Beside {peer}: best {best[1]} ({best[0]:.2f}), worst {worst[1]} ({worst[0]:.2f}); {said}.")
+            summary += f". Our own goals are missed in {named}"
+        lines.append(f"Beside {peer}: best {best[1]} ({best[0]:.2f}), worst {worst[1]} ({worst[0]:.2f}); {summary}.")
         lines.append("")
     return lines
 

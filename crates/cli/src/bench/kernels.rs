@@ -101,15 +101,15 @@ pub fn run(BenchKernelsCommand { options, size }: &BenchKernelsCommand) -> Resul
     if !options.jsonl {
         println!("  {:<14} {:>12} {:>12} {:>13}   {:<11} result", "", "time", "memory", "arithmetic", "of triad");
     }
-    measure(device, size, options.min_time, &mut |shipped, outcome, limit| {
+    measure(device, size, options.min_time, &mut |builtin, outcome, limit| {
         failed += usize::from(!outcome.verdict.passed());
         if options.jsonl {
-            let mut document = row(shipped, outcome, limit);
+            let mut document = row(builtin, outcome, limit);
             document["schema"] = 1.into();
             document["device"] = device.device_string().into();
             println!("{document}");
         } else {
-            println!("{}", line(shipped, outcome, limit));
+            println!("{}", line(builtin, outcome, limit));
         }
         Ok(())
     })?;
@@ -121,25 +121,26 @@ type See<'a> = dyn FnMut(&BuiltinKernel, &BenchResult, &BenchResult) -> Result<(
 
 /// Measures the triad, every built-in kernel and an empty launch, for at least `min_time` seconds each.
 pub fn measure(device: &Device, size: Size, min_time: f64, see: &mut See<'_>) -> Result<()> {
-    let measure = |shipped: &BuiltinKernel| shipped.run(device, size, 0, Duration::from_secs_f64(min_time));
+    let measure = |builtin: &BuiltinKernel| builtin.run(device, size, 0, Duration::from_secs_f64(min_time));
     let limit = measure(&TRIAD)?;
     see(&TRIAD, &limit, &limit)?;
-    ALL.iter().chain([&EMPTY]).try_for_each(|shipped| see(shipped, &measure(shipped)?, &limit))
+    ALL.iter().chain([&EMPTY]).try_for_each(|builtin| see(builtin, &measure(builtin)?, &limit))
 }
 
 /// Returns the bandwidth relative to triad, for kernels that are bound by memory.
-fn share(outcome: &BenchResult, limit: &BenchResult) -> Option<f64> {
+fn fraction_of_triad(outcome: &BenchResult, limit: &BenchResult) -> Option<f64> {
     let moves = outcome.bytes > 0 && outcome.ops < INTENSE * outcome.bytes;
     moves.then(|| outcome.gb_per_s() / limit.gb_per_s())
 }
 
-fn line(shipped: &BuiltinKernel, outcome: &BenchResult, limit: &BenchResult) -> String {
+fn line(builtin: &BuiltinKernel, outcome: &BenchResult, limit: &BenchResult) -> String {
     let mark = if outcome.verdict.passed() { '✓' } else { '✗' };
     let rate = |is: bool, rate: f64, unit: &str| if is { format!("{rate:.1} {unit}") } else { String::new() };
-    let share = share(outcome, limit).map_or(String::new(), |share| format!("{:.0} %", 100.0 * share));
+    let fraction =
+        fraction_of_triad(outcome, limit).map_or(String::new(), |fraction| format!("{:.0} %", 100.0 * fraction));
     format!(
-        "{mark} {:<14} {:>9.4} ms {:>12} {:>13}   {share:<11} {}",
-        shipped.name,
+        "{mark} {:<14} {:>9.4} ms {:>12} {:>13}   {fraction:<11} {}",
+        builtin.name,
         outcome.time.as_secs_f64() * 1e3,
         rate(outcome.bytes > 0, outcome.gb_per_s(), "GB/s"),
         rate(outcome.ops > 0, outcome.gop_per_s(), "Gop/s"),
@@ -148,12 +149,12 @@ fn line(shipped: &BuiltinKernel, outcome: &BenchResult, limit: &BenchResult) -> 
 }
 
 /// Returns a result for JSON.
-pub fn row(shipped: &BuiltinKernel, outcome: &BenchResult, limit: &BenchResult) -> serde_json::Value {
+pub fn row(builtin: &BuiltinKernel, outcome: &BenchResult, limit: &BenchResult) -> serde_json::Value {
     json!({
-        "name": shipped.name, "passed": outcome.verdict.passed(),
+        "name": builtin.name, "passed": outcome.verdict.passed(),
         "max_error": outcome.verdict.error, "tolerance": outcome.verdict.tolerance,
         "seconds": outcome.time.as_secs_f64(), "runs": outcome.runs,
         "gb_per_s": outcome.gb_per_s(), "gop_per_s": outcome.gop_per_s(),
-        "triad_gb_per_s": limit.gb_per_s(), "fraction_of_triad": share(outcome, limit),
+        "triad_gb_per_s": limit.gb_per_s(), "fraction_of_triad": fraction_of_triad(outcome, limit),
     })
 }

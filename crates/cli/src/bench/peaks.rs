@@ -29,22 +29,22 @@ impl<'a> Limits<'a> {
 
     /// Returns the memory bandwidth in 10⁹ bytes/s.
     pub fn gbps(&self) -> Result<f64> {
-        once(&self.gbps, || Ok(self.shipped(&TRIAD)?.gb_per_s()))
+        once(&self.gbps, || Ok(self.builtin(&TRIAD)?.gb_per_s()))
     }
 
     /// Returns the arithmetic peak for an element type in 10⁹ FLOP/s; `None` if it cannot be measured.
     pub fn gflops(&self, dtype: DType) -> Result<Option<f64>> {
         let native = self.device.info().kind == Backend::Cpu;
         match dtype {
-            DType::F32 if !native => once(&self.gflops, || Ok(self.shipped(&CHAINS)?.gop_per_s())).map(Some),
+            DType::F32 if !native => once(&self.gflops, || Ok(self.builtin(&CHAINS)?.gop_per_s())).map(Some),
             DType::F32 => once(&self.gflops, || Ok(self.native(dtype))).map(Some),
             DType::BF16 if native => once(&self.gflops_bf16, || Ok(self.native(dtype))).map(Some),
             _ => Ok(None),
         }
     }
 
-    fn shipped(&self, shipped: &BuiltinKernel) -> Result<panoply::kernels::BenchResult> {
-        shipped.run(self.device, Size::Large, 0, Duration::from_secs_f64(self.seconds))
+    fn builtin(&self, builtin: &BuiltinKernel) -> Result<panoply::kernels::BenchResult> {
+        builtin.run(self.device, Size::Large, 0, Duration::from_secs_f64(self.seconds))
     }
 
     fn native(&self, dtype: DType) -> f64 {

@@ -216,9 +216,9 @@ impl Measured {
             return format!("{:<32} {:>9.3} µs, host {host:.3} µs", row.name, seconds * 1e6);
         }
         let (rate, unit) = (row.rate(*seconds), if row.flops > 0.0 { "GFLOP/s" } else { "GB/s" });
-        let share = |limit: f64| format!("  {:>3.0} % of {limit:.0}", 100.0 * rate / limit);
-        let share = limit.map_or(String::new(), share);
-        format!("{:<32} {:>9.3} ms {rate:>8.1} {unit:<7}{share}", row.name, seconds * 1e3)
+        let fraction = |limit: f64| format!("  {:>3.0} % of {limit:.0}", 100.0 * rate / limit);
+        let fraction = limit.map_or(String::new(), fraction);
+        format!("{:<32} {:>9.3} ms {rate:>8.1} {unit:<7}{fraction}", row.name, seconds * 1e3)
     }
 }
 
@@ -290,11 +290,15 @@ mod tests {
             for row in ROWS.iter().filter(|row| row.name.ends_with(" 1024")) {
                 for input in row.random() {
                     let numbers = input.cast(DType::F32).to_vec::<f32>().unwrap();
-                    let share = |of: fn(f32) -> bool| {
+                    let fraction = |of: fn(f32) -> bool| {
                         numbers.iter().filter(|number| of(**number)).count() as f32 / numbers.len() as f32
                     };
-                    assert!(share(|number| number == 0.0) < 0.02, "{}", row.name);
-                    assert!(share(|number| number > 0.0) > 0.48 && share(|number| number < 0.0) > 0.48, "{}", row.name);
+                    assert!(fraction(|number| number == 0.0) < 0.02, "{}", row.name);
+                    assert!(
+                        fraction(|number| number > 0.0) > 0.48 && fraction(|number| number < 0.0) > 0.48,
+                        "{}",
+                        row.name
+                    );
                 }
             }
         });

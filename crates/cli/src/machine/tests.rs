@@ -51,7 +51,7 @@ impl Root {
 
     /// Reads the machine in this folder.
     pub fn machine(&self) -> Machine {
-        Machine::read(&self.0, self.0.join("asked").as_os_str())
+        Machine::read(&self.0, self.0.join("searched").as_os_str())
     }
 }
 
@@ -62,7 +62,7 @@ impl Drop for Root {
 }
 
 /// ELF machine number of the architecture this test runs on.
-pub const OURS: u16 = if cfg!(target_arch = "x86_64") { 62 } else { 183 };
+pub const THIS_MACHINE: u16 = if cfg!(target_arch = "x86_64") { 62 } else { 183 };
 
 #[test]
 fn empty_machine_has_no_cards() {
@@ -118,24 +118,24 @@ fn node_without_permission_is_marked() {
     let machine = root.machine();
     let nodes: Vec<(&str, bool)> = machine.nodes.iter().map(|node| (node.path.as_str(), node.allowed)).collect();
     assert_eq!(nodes, [("/dev/nvidia0", false), ("/dev/nvidiactl", true)]);
-    let finding = diagnose(Backend::Cuda, &machine).unwrap();
-    assert_eq!(finding.what, "/dev/nvidia0 cannot be opened by this user");
-    assert!(finding.fix.contains("join the group that owns it"), "{}", finding.fix);
+    let diagnosis = diagnose(Backend::Cuda, &machine).unwrap();
+    assert_eq!(diagnosis.problem, "/dev/nvidia0 cannot be opened by this user");
+    assert!(diagnosis.fix.contains("join the group that owns it"), "{}", diagnosis.fix);
 }
 
 #[test]
 fn library_is_the_loaded_one_or_the_first_on_the_search_path() {
     let root = Root::new("libraries");
-    root.library("usr/lib64/libcuda.so.1", OURS);
+    root.library("usr/lib64/libcuda.so.1", THIS_MACHINE);
     assert_eq!(root.machine().library("libcuda.so.1").unwrap().flaw, None);
-    root.library("asked/libcuda.so.1", 3);
+    root.library("searched/libcuda.so.1", 3);
     let found = root.machine().library("libcuda.so.1").unwrap();
     assert!(found.path.ends_with("usr/lib64/libcuda.so.1"), "a library that cannot be loaded is skipped");
     fs::remove_file(root.path().join("usr/lib64/libcuda.so.1")).unwrap();
     let found = root.machine().library("libcuda.so.1").unwrap();
-    assert!(found.path.ends_with("asked/libcuda.so.1"));
+    assert!(found.path.ends_with("searched/libcuda.so.1"));
     assert_eq!(found.flaw, Some(Flaw::Architecture));
-    root.file("asked/libcuda.so.1", "not a library, but long enough to be one");
+    root.file("searched/libcuda.so.1", "not a library, but long enough to be one");
     assert_eq!(root.machine().library("libcuda.so.1").unwrap().flaw, Some(Flaw::NoLibrary));
     root.file(
         "proc/self/maps",

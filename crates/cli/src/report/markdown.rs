@@ -54,7 +54,7 @@ pub fn format(document: &Value) -> String {
         page += &table(&["suite", "check", "result"], &failures);
     }
     page += "## Speed\n\n";
-    if let Some(why) = document["bench"]["left_out"].as_str() {
+    if let Some(why) = document["bench"]["skipped"].as_str() {
         page += &format!("Not measured: {why}.\n");
         return page;
     }

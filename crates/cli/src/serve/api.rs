@@ -1,4 +1,4 @@
-//! The routes: who may use them, and what they do.
+//! HTTP routes: access control and handlers.
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;

@@ -435,7 +435,7 @@ mod tests {
         }
     }
 
-    fn picture(width: u16, height: u16, history: Vec<EpochReport>, now: Option<StepReport>) -> Vec<String> {
+    fn rendered(width: u16, height: u16, history: Vec<EpochReport>, now: Option<StepReport>) -> Vec<String> {
         let facts = RunInfo {
             title: "digits · mlp".to_string(),
             device: "cpu (a test)".to_string(),
@@ -468,7 +468,7 @@ mod tests {
     #[test]
     fn frame_shows_progress_curves_speed_and_memory() {
         let now = StepReport { epoch: 3, step: 12, steps: 23, loss: 0.5 };
-        let rows = picture(110, 30, vec![report(1, 1.0), report(2, 0.5)], Some(now));
+        let rows = rendered(110, 30, vec![report(1, 1.0), report(2, 0.5)], Some(now));
         let all = rows.join("\n");
         for part in [
             "panoply train digits · mlp",
@@ -510,10 +510,10 @@ mod tests {
     #[test]
     fn every_size_and_an_empty_history_can_be_drawn() {
         for (width, height) in [(1, 1), (20, 5), (40, 12), (300, 80)] {
-            picture(width, height, vec![], None);
-            picture(width, height, vec![report(1, f64::NAN)], None);
+            rendered(width, height, vec![], None);
+            rendered(width, height, vec![report(1, f64::NAN)], None);
         }
-        let all = picture(110, 30, vec![], None).join("\n");
+        let all = rendered(110, 30, vec![], None).join("\n");
         assert!(all.contains("no epoch has ended yet") && all.contains("compiling the first step"), "{all}");
         assert_eq!((clock(3723.9), clock(62.0)), ("1:02:03".to_string(), "1:02".to_string()));
     }

@@ -21,8 +21,8 @@ pub fn data_info(
     (train, held): (&Dataset, &Dataset),
     settings: &TrainSettings,
 ) -> DataInfo {
-    let shipped = labeled.format == DataFormat::Digits;
-    let absolute = std::path::absolute(path).ok().filter(|_| !shipped);
+    let is_builtin = labeled.format == DataFormat::Digits;
+    let absolute = std::path::absolute(path).ok().filter(|_| !is_builtin);
     DataInfo {
         path: path.to_string(),
         absolute: absolute.and_then(|path| path.to_str().map(str::to_string)),

@@ -168,14 +168,14 @@ impl ModelArg {
     }
 
     /// Returns the requested layer sizes, or the defaults.
-    fn hidden(&self, asked: Option<&[usize]>) -> Result<Vec<usize>> {
+    fn hidden(&self, requested: Option<&[usize]>) -> Result<Vec<usize>> {
         let (usual, fits, needs): (&[usize], fn(usize) -> bool, &str) = match self {
             ModelArg::Mlp | ModelArg::File(_) | ModelArg::Onnx(_) => (&[128, 64], |_| true, "any number of sizes"),
             ModelArg::Cnn => (&[16, 32], |count| count > 0, "the channels of each convolution"),
             ModelArg::Lstm => (&[64], |count| count == 1, "one size"),
             ModelArg::Transformer => (&[64, 2], |count| (1..=2).contains(&count), "a width and a number of layers"),
         };
-        let hidden = asked.unwrap_or(usual);
+        let hidden = requested.unwrap_or(usual);
         if !fits(hidden.len()) || hidden.contains(&0) {
             return Err(Error::mistake(format!(
                 "--hidden-sizes {hidden:?}: {} takes {needs}, each at least 1",

@@ -20,11 +20,11 @@ pub struct RunDir(pub PathBuf);
 
 impl RunDir {
     /// Creates and locks a folder: the requested one, which must be new or empty, or `runs/NAME-N` with the next free number.
-    pub fn new(asked: Option<&Path>, name: &str) -> Result<(RunDir, RunLock)> {
+    pub fn new(requested: Option<&Path>, name: &str) -> Result<(RunDir, RunLock)> {
         let note = "`--output-dir` must name a new or empty folder that is writable";
         let failed =
             |path: &Path, error| Error::io(format!("cannot create the folder {}", path.display()), error).note(note);
-        if let Some(path) = asked {
+        if let Some(path) = requested {
             RunLock::check(path)?;
             let taken = || {
                 let message = format!("{} already contains a run", path.display());
@@ -79,11 +79,11 @@ impl RunDir {
         if !error.is_corrupt() {
             return error;
         }
-        let stands = match self.model_path() {
+        let kept = match self.model_path() {
             model if model.exists() => format!("; {} is kept", model.display()),
             _ => String::new(),
         };
-        let note = format!("the run cannot be resumed from it{stands}; start another run");
+        let note = format!("the run cannot be resumed from it{kept}; start another run");
         Error::corrupt(error.message()).note(note).with_source(error)
     }
 

@@ -444,7 +444,7 @@ impl LrScheduleKind {
             }
             LrScheduleKind::OneCycle => LrSchedule::one_cycle(steps),
             LrScheduleKind::Step => LrSchedule::Step { step_size: steps.div_ceil(3), gamma: 0.1 },
-            LrScheduleKind::Exponential => LrSchedule::Exponential(0.01f64.powf(1.0 / steps.max(1) as f64)),
+            LrScheduleKind::Exponential => LrSchedule::Exponential { gamma: 0.01f64.powf(1.0 / steps.max(1) as f64) },
         }
     }
     /// Returns the scheduler that reacts to the validation loss, if any.

@@ -489,9 +489,9 @@ fn expression_is_compiled_for_every_target() {
     let stderr = crate::support::temp_dir::text(&output.stderr);
     assert!(!output.status.success() && stderr.contains("needs f64, which metal:minimum does not have"), "{stderr}");
     // Built-in kernels pass through the same stages, starting from Rust.
-    let shipped = explained(&["saxpy", "--target", "metal"]);
-    assert_eq!(titles(&shipped)[0], "saxpy: Rust");
-    assert!(titles(&shipped).contains(&"saxpy: MSL".to_string()), "{shipped}");
+    let builtin = explained(&["saxpy", "--target", "metal"]);
+    assert_eq!(titles(&builtin)[0], "saxpy: Rust");
+    assert!(titles(&builtin).contains(&"saxpy: MSL".to_string()), "{builtin}");
     // Constants that the launch or the device determines are listed.
     let last = |arguments: &[&str]| {
         let document = explained(&[arguments, &["--stage", "source"]].concat());

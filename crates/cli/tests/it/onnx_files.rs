@@ -97,28 +97,28 @@ fn exported_runs_predict_the_same() {
         assert_eq!(shown(&file), shown(name), "{name}");
     }
     let written = |model: &str| {
-        let said = dir.json(&["predict", model, "--prompt", "the ", "--temperature", "0", "--max-new-tokens", "30"]);
-        said["text"].clone()
+        let output = dir.json(&["predict", model, "--prompt", "the ", "--temperature", "0", "--max-new-tokens", "30"]);
+        output["text"].clone()
     };
     assert_eq!(written("story.onnx"), written("story"));
 
     // Without data, and with data that do not fit.
-    let said = dir.refused(&["predict", "classes.onnx"]);
-    assert!(said.contains("DATA is missing: classes.onnx does not name the data of its training"), "{said}");
+    let stderr = dir.refused(&["predict", "classes.onnx"]);
+    assert!(stderr.contains("DATA is missing: classes.onnx does not name the data of its training"), "{stderr}");
     dir.write("other.csv", "a,b\n1,2\n3,4\n");
-    let said = dir.refused(&["predict", "classes.onnx", "other.csv"]);
-    assert!(said.contains("size"), "{said}");
+    let stderr = dir.refused(&["predict", "classes.onnx", "other.csv"]);
+    assert!(stderr.contains("size"), "{stderr}");
     let shorter: String = walks.lines().skip(1).map(|line| format!("{line}\n")).collect();
     dir.write("shorter.csv", format!("walk,step,direction\n{shorter}"));
-    let said = dir.refused(&["predict", "walks.onnx", "shorter.csv"]);
-    assert!(said.contains("sequence walk 0 has 3 rows, but walks.onnx takes sequences of 4 rows"), "{said}");
+    let stderr = dir.refused(&["predict", "walks.onnx", "shorter.csv"]);
+    assert!(stderr.contains("sequence walk 0 has 3 rows, but walks.onnx takes sequences of 4 rows"), "{stderr}");
     assert!(dir.run(&["predict", "walks", "shorter.csv"]).status.success());
 
     // Metadata that contradict the network.
     let bytes = std::fs::read(dir.0.join("classes.onnx")).unwrap();
     dir.write("changed.onnx", replaced(&bytes, b"\"feature_columns\":[\"size\"", b"\"feature_columns\":[\"si\\u\""));
-    let said = dir.refused(&["predict", "changed.onnx", "more.csv"]);
-    assert!(said.contains("changed.onnx: its metadata are inconsistent: panoply.data cannot be read"), "{said}");
+    let stderr = dir.refused(&["predict", "changed.onnx", "more.csv"]);
+    assert!(stderr.contains("changed.onnx: its metadata are inconsistent: panoply.data cannot be read"), "{stderr}");
 }
 
 /// Replaces all occurrences of bytes by others of the same length.
@@ -165,25 +165,25 @@ fn files_of_other_programs_are_predicted() {
         panoply::nn::data::npy::save(&Tensor::from_slice(&[0i32, 1, 0, 1, 0, 1], [6]), &dir.0.join("y.npy")).unwrap();
         let want = model.forward(&x, &mut ForwardContext::eval()).to_vec::<f32>().unwrap();
         for data in ["t.csv", "named.csv", "x.npy"] {
-            let said = dir.json(&["predict", "net.onnx", data]);
-            let rows = said["predictions"].as_array().unwrap();
+            let output = dir.json(&["predict", "net.onnx", data]);
+            let rows = output["predictions"].as_array().unwrap();
             let have: Vec<f64> =
                 rows.iter().flat_map(|row| row["predicted"].as_array().unwrap()).map(|y| y.as_f64().unwrap()).collect();
-            assert_eq!((have.len(), &said["labels"]), (want.len(), &serde_json::json!(["y[0]", "y[1]"])), "{data}");
+            assert_eq!((have.len(), &output["labels"]), (want.len(), &serde_json::json!(["y[0]", "y[1]"])), "{data}");
             assert!(have.iter().zip(&want).all(|(have, want)| (have - f64::from(*want)).abs() < 1e-5), "{data}");
         }
-        let said = dir.refused(&["predict", "net.onnx", "wide.csv"]);
-        assert!(said.contains("wide.csv has 6 columns, but net.onnx takes 3 numbers"), "{said}");
+        let stderr = dir.refused(&["predict", "net.onnx", "wide.csv"]);
+        assert!(stderr.contains("wide.csv has 6 columns, but net.onnx takes 3 numbers"), "{stderr}");
         panoply::nn::data::npy::save(&Tensor::from_slice(&rows, [9, 2]), &dir.0.join("two.npy")).unwrap();
-        let said = dir.refused(&["predict", "net.onnx", "two.npy"]);
-        assert!(said.contains("the examples have shape [2], expected [3]"), "{said}");
-        let said = dir.refused(&["predict", "net.onnx", "--prompt", "a"]);
-        assert!(said.contains("--prompt: this model generates no text"), "{said}");
+        let stderr = dir.refused(&["predict", "net.onnx", "two.npy"]);
+        assert!(stderr.contains("the examples have shape [2], expected [3]"), "{stderr}");
+        let stderr = dir.refused(&["predict", "net.onnx", "--prompt", "a"]);
+        assert!(stderr.contains("--prompt: this model generates no text"), "{stderr}");
         dir.write("broken.onnx", "not a model");
-        let said = dir.refused(&["predict", "broken.onnx", "t.csv"]);
-        assert!(said.contains("broken.onnx: not a readable ONNX model"), "{said}");
+        let stderr = dir.refused(&["predict", "broken.onnx", "t.csv"]);
+        assert!(stderr.contains("broken.onnx: not a readable ONNX model"), "{stderr}");
 
-        let said = inspect(&dir, &["net.onnx"]);
+        let stdout = inspect(&dir, &["net.onnx"]);
         for part in [
             "ONNX opset 17, IR version 8, written by panoply",
             "input   input  f32[?, 3]",
@@ -191,7 +191,7 @@ fn files_of_other_programs_are_predicted() {
             "MatMul × 2",
             "4 constants, 26 elements, 104 bytes (104 in f32); 26 trainable parameters",
         ] {
-            assert!(said.contains(part), "{part}: {said}");
+            assert!(stdout.contains(part), "{part}: {stdout}");
         }
         let document: Value = serde_json::from_str(&inspect(&dir, &["net.onnx", "--json"])).unwrap();
         assert_eq!(
@@ -271,8 +271,8 @@ fn onnx_networks_are_trained_further() {
     );
     dir.json(&["train", "--resume", "later", "--epochs", "2"]);
     dir.write("new.csv", rows.replace("odd", "new"));
-    let said = dir.refused(&["train", "new.csv", "--model", "table.onnx"]);
-    assert!(said.contains("the label `new` is not a class of the training data"), "{said}");
+    let stderr = dir.refused(&["train", "new.csv", "--model", "table.onnx"]);
+    assert!(stderr.contains("the label `new` is not a class of the training data"), "{stderr}");
 
     // Files of other programs, and networks that do not fit.
     Device::get("cpu").unwrap().scope(|| {
@@ -284,10 +284,10 @@ fn onnx_networks_are_trained_further() {
     dir.write("plain.csv", format!("a,b,c,kind\n{plain}"));
     let report = dir.json(&["train", "plain.csv", "--model", "net.onnx", "--epochs", "30", "--learning-rate", "0.1"]);
     assert!(accuracy(&report) > 0.9, "{report}");
-    let said = dir.refused(&["train", "digits", "--model", "net.onnx"]);
-    assert!(said.contains("net.onnx: "), "{said}");
-    let said = dir.refused(&["train", "plain.csv", "--model", "none.onnx"]);
-    assert!(said.contains("none.onnx cannot be trained: it has no float weights"), "{said}");
-    let said = dir.refused(&["train", "plain.csv", "--model", "net.onnx", "--precision", "bf16"]);
-    assert!(said.contains("the network of an ONNX file is trained in f32"), "{said}");
+    let stderr = dir.refused(&["train", "digits", "--model", "net.onnx"]);
+    assert!(stderr.contains("net.onnx: "), "{stderr}");
+    let stderr = dir.refused(&["train", "plain.csv", "--model", "none.onnx"]);
+    assert!(stderr.contains("none.onnx cannot be trained: it has no float weights"), "{stderr}");
+    let stderr = dir.refused(&["train", "plain.csv", "--model", "net.onnx", "--precision", "bf16"]);
+    assert!(stderr.contains("the network of an ONNX file is trained in f32"), "{stderr}");
 }

@@ -71,7 +71,7 @@ fn report_names_no_place_and_overwrites_no_other_file() {
     let suites: Vec<&str> =
         document["suites"].as_array().unwrap().iter().map(|one| one["suite"].as_str().unwrap()).collect();
     assert_eq!(suites, ["contract", "kernels"]);
-    assert!(document["bench"]["left_out"].is_string() && document["panoply_version"].is_string(), "{document}");
+    assert!(document["bench"]["skipped"].is_string() && document["panoply_version"].is_string(), "{document}");
     dir.write("notes.md", "mine");
     let refusal = dir.refused(&["report", "--suite", "contract", "--out", "notes.json"]);
     assert!(refusal.contains("notes.md exists and is not a report"), "{refusal}");

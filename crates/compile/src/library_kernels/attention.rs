@@ -41,10 +41,10 @@ pub(super) fn output(
     of: &Attention,
     results: &[Shape],
     target: &Target,
-    accuracy: MathMode,
+    math_mode: MathMode,
 ) -> Option<Arc<CustomKernel>> {
     let routine = Routine::Attention(*of);
-    if !fits(&routine, of, target, accuracy, routine.operands().count()) {
+    if !fits(&routine, of, target, math_mode, routine.operands().count()) {
         return None;
     }
     let (sum, width, depth) = (wide(of.dtype), of.width as u64, of.depth as u64);
@@ -53,7 +53,7 @@ pub(super) fn output(
         t.bytes(sum, t.owned(), width) + streamed + t.weights_bytes(sum) + t.owned() * t.line() * sum.bytes() as u64
     };
     let (rows, matrices) = (of.queries as u64, (of.batch * of.heads) as u64);
-    let fused = contract::in_sums(target, accuracy);
+    let fused = contract::in_sums(target, math_mode);
     let write = |t: Tiling| (Forward::write(of, t, fused), t.grid(rows, matrices));
     let variants = Tiling::fitting(target, fragments(of, target), [rows, matrices], bytes);
     custom_kernel(variants.into_iter().map(write), results)
@@ -61,13 +61,13 @@ pub(super) fn output(
 
 /// Returns true if the tiled kernels for attention, or its gradient, fit a target and bind at most its number of
 /// buffers.
-fn fits(routine: &Routine, of: &Attention, target: &Target, accuracy: MathMode, bindings: usize) -> bool {
+fn fits(routine: &Routine, of: &Attention, target: &Target, math_mode: MathMode, bindings: usize) -> bool {
     let most = target.max_seen_bytes();
     let seen = |elems: Option<u64>, dtype: DType| {
         elems.and_then(|elems| elems.checked_mul(dtype.bytes() as u64)).is_some_and(|bytes| bytes <= most)
     };
     target.style == Style::Gpu
-        && accuracy != MathMode::Exact
+        && math_mode != MathMode::Exact
         && (wide(of.dtype) != DType::F64 || target.f64)
         && of.width.max(of.depth) <= WIDEST
         && (of.queries >= FEWEST || of.keys <= FEW_KEYS)

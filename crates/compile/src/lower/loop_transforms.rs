@@ -148,7 +148,7 @@ pub struct InnerExtent {
 
 impl InnerExtent {
     /// Leaves the extent unchanged.
-    pub const OWN: InnerExtent = InnerExtent { wanted: 1, short: 0 };
+    pub const UNCHANGED: InnerExtent = InnerExtent { wanted: 1, short: 0 };
 }
 
 /// Axes of a launch grid.

@@ -44,8 +44,8 @@ pub struct Lowered {
 /// # Panics
 ///
 /// Panics if the emitted kernel does not verify, which is a bug.
-pub fn lower(graph: &Graph, nest: &LoopNest, target: &Target, accuracy: MathMode) -> Result<Lowered> {
-    Variants::new(nest, target, accuracy).lower(0, graph, target, accuracy)
+pub fn lower(graph: &Graph, nest: &LoopNest, target: &Target, math_mode: MathMode) -> Result<Lowered> {
+    Variants::new(nest, target, math_mode).lower(0, graph, target, math_mode)
 }
 
 /// Returns kernels of a nest with bit-identical results for the same arguments, the one of [`lower`] first. The fastest
@@ -58,15 +58,15 @@ pub fn lower(graph: &Graph, nest: &LoopNest, target: &Target, accuracy: MathMode
 /// # Panics
 ///
 /// Panics if an emitted kernel does not verify, which is a bug.
-pub fn variants(graph: &Graph, nest: &LoopNest, target: &Target, accuracy: MathMode) -> Result<Vec<Lowered>> {
-    let variants = Variants::new(nest, target, accuracy);
-    let first = variants.lower(0, graph, target, accuracy)?;
+pub fn variants(graph: &Graph, nest: &LoopNest, target: &Target, math_mode: MathMode) -> Result<Vec<Lowered>> {
+    let variants = Variants::new(nest, target, math_mode);
+    let first = variants.lower(0, graph, target, math_mode)?;
     let mut all = vec![first];
     // Sums across lanes are rounded differently from sequential sums.
     for variant in (1..variants.count()).filter(|variant| {
-        variants.combines_lanes(*variant, target, accuracy) == variants.combines_lanes(0, target, accuracy)
+        variants.combines_lanes(*variant, target, math_mode) == variants.combines_lanes(0, target, math_mode)
     }) {
-        let other = variants.lower(variant, graph, target, accuracy)?;
+        let other = variants.lower(variant, graph, target, math_mode)?;
         let new = |known: &Lowered| panoply_ir::hash(&known.kernel) != panoply_ir::hash(&other.kernel);
         if other.arguments == all[0].arguments && all.iter().all(new) {
             all.push(other);
@@ -87,16 +87,16 @@ struct Variants {
 }
 
 impl Variants {
-    fn new(nest: &LoopNest, target: &Target, accuracy: MathMode) -> Variants {
+    fn new(nest: &LoopNest, target: &Target, math_mode: MathMode) -> Variants {
         let nest = loop_transforms::simplify_loops(nest.clone());
         let levels = compute_at::ComputeLevels::new(&nest);
-        let tilings = tiled_matmul::tilings(&nest, &levels, target, accuracy);
-        let mapping = thread_mapping::map(&nest, &levels, target, accuracy);
+        let tilings = tiled_matmul::tilings(&nest, &levels, target, math_mode);
+        let mapping = thread_mapping::map(&nest, &levels, target, math_mode);
         if let Some((nest, mapping)) = thread_mapping::interleaved(&nest, &mapping, target) {
             let levels = compute_at::ComputeLevels::new(&nest);
             return Variants { nest, levels, tilings: Vec::new(), mapping, lengths: Vec::new() };
         }
-        let lengths = mapping.lengths(&nest, target);
+        let lengths = mapping.inner_extents(&nest, target);
         Variants { nest, levels, tilings, mapping, lengths }
     }
 
@@ -105,17 +105,17 @@ impl Variants {
     }
 
     /// Returns true if lanes share the iterations of a loop.
-    fn combines_lanes(&self, variant: usize, target: &Target, accuracy: MathMode) -> bool {
+    fn combines_lanes(&self, variant: usize, target: &Target, math_mode: MathMode) -> bool {
         match (self.tilings.get(variant), self.lengths.get(variant)) {
             (None, Some(length)) => {
                 let nest = loop_transforms::with_inner_extent(self.nest.clone(), *length);
-                thread_mapping::map(&nest, &compute_at::ComputeLevels::new(&nest), target, accuracy).lanes.is_some()
+                thread_mapping::map(&nest, &compute_at::ComputeLevels::new(&nest), target, math_mode).lanes.is_some()
             }
             (Some(_), _) | (None, None) => self.mapping.lanes.is_some(),
         }
     }
 
-    fn lower(&self, variant: usize, graph: &Graph, target: &Target, accuracy: MathMode) -> Result<Lowered> {
+    fn lower(&self, variant: usize, graph: &Graph, target: &Target, math_mode: MathMode) -> Result<Lowered> {
         let Variants { nest, levels, tilings, mapping, lengths } = self;
         let emitted = match (tilings.get(variant), lengths.get(variant)) {
             (Some(tiling), _) => tiled_matmul::emit(graph, nest, levels, tiling)?,
@@ -123,10 +123,10 @@ impl Variants {
             (None, Some(length)) => {
                 let nest = loop_transforms::with_inner_extent(nest.clone(), *length);
                 let levels = compute_at::ComputeLevels::new(&nest);
-                row_kernel::emit(graph, &nest, &levels, &thread_mapping::map(&nest, &levels, target, accuracy))?
+                row_kernel::emit(graph, &nest, &levels, &thread_mapping::map(&nest, &levels, target, math_mode))?
             }
         };
-        let contracts = accuracy == MathMode::Fast && contract::fuses(target);
+        let contracts = math_mode == MathMode::Fast && contract::fuses(target);
         let kernel = if contracts { contract(emitted.kernel) } else { emitted.kernel };
         let kernel =
             verify(kernel).unwrap_or_else(|error| panic!("lowering emitted an invalid kernel: {error}\n{nest}"));
@@ -141,7 +141,7 @@ pub fn thresholds(style: Style) -> Vec<(&'static str, usize)> {
         ("rows that are merged to fill a CPU's blocks", thread_mapping::SHORTEST_ROW),
         ("elements of a row that a group shares", thread_mapping::SHORT_ROW),
         ("elements of a strided row that a group shares", thread_mapping::LONG_ROW),
-        ("elements of a row that a group processes at once", thread_mapping::GPU_GROUP as u64),
+        ("elements of a row that a group processes at once", thread_mapping::MAX_GPU_GROUP_SIZE as u64),
         ("rows that keep a device busy", thread_mapping::BUSY_ROWS),
         ("elements from which a work-item computes several", thread_mapping::INTERLEAVED),
         ("rows and columns of a tile", tiled_matmul::SMALLEST),

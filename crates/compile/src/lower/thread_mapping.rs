@@ -16,7 +16,7 @@ use crate::schedule::loop_nest::{LoopNest, Store, Value, ValueId};
 /// Execution resource that iterates over a variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AxisBinding {
-    /// Work-items along this axis of the grid; several variables on one axis are separated by quotients.
+    /// Work-items along this axis of the grid. Several variables on one axis are computed from its index by division and remainder.
     Grid(u8),
     /// Work-groups: all work-items of a group share the value.
     Group,
@@ -56,39 +56,39 @@ pub(super) const LONG_ROW: u64 = 4 * SHORT_ROW;
 /// Number of rows that keep a GPU busy with one work-item each.
 pub(super) const BUSY_ROWS: u64 = 2048;
 /// Maximum group size used on a GPU.
-pub(super) const GPU_GROUP: u32 = 256;
+pub(super) const MAX_GPU_GROUP_SIZE: u32 = 256;
 
 /// Number of elements from which a work-item of a GPU computes several; the remaining work-items still keep the largest device busy.
 pub(super) const INTERLEAVED: u64 = 1 << 20;
-/// Number of elements that such a work-item computes, the first that divides the outermost extent.
-const ROUNDS: [u64; 2] = [4, 2];
+/// Number of elements that such a work-item computes: the first of these that divides the outermost extent.
+const ELEMENTS_PER_ITEM: [u64; 2] = [4, 2];
 
 /// Rows shorter than this do not fill a CPU's block even if entire planes are merged.
 pub(super) const SHORTEST_ROW: u64 = 4;
 
 /// Chooses a mapping.
-pub fn map(nest: &LoopNest, levels: &ComputeLevels, target: &Target, accuracy: MathMode) -> ThreadMapping {
+pub fn map(nest: &LoopNest, levels: &ComputeLevels, target: &Target, math_mode: MathMode) -> ThreadMapping {
     let longest = nest.loops.iter().map(|vars| extent(vars)).max().unwrap_or(1);
-    let scanned = nest.values.iter().find_map(|(value, _)| match value {
+    let scan_extent = nest.values.iter().find_map(|(value, _)| match value {
         Value::Scan(_, _, along) => Some(extent(&nest.loops[*along])),
         _ => None,
     });
     let scatters = nest.stores.iter().any(|store| store.accumulate.is_some());
     let rows = extent(&nest.outer);
-    let starved = match target.style {
+    let underfilled = match target.style {
         Style::Gpu => rows < BUSY_ROWS,
         Style::Cpu { block } => rows < block as u64 / 4,
     };
-    let contiguous = along_rows(nest, levels);
-    let grouped = longest >= SHORT_ROW && !scatters && (contiguous || (starved && longest >= LONG_ROW));
-    let grouped = grouped && !(accuracy == MathMode::Exact && sums_floats(nest));
+    let contiguous = loops_are_contiguous(nest, levels);
+    let grouped = longest >= SHORT_ROW && !scatters && (contiguous || (underfilled && longest >= LONG_ROW));
+    let grouped = grouped && !(math_mode == MathMode::Exact && sums_floats(nest));
     if grouped {
         let mapping = by_group(nest, target, longest);
         // A CPU's groups scan in order, in full rounds only; on a GPU their work-items would wait for each other. Exact
         // mode uses the order that every device uses.
         let even = |length: u64| length.is_multiple_of(mapping.lanes.map_or(1, u64::from));
-        let in_order = matches!(target.style, Style::Cpu { .. }) && contiguous && accuracy != MathMode::Exact;
-        if scanned.is_none_or(|length| in_order && even(length)) {
+        let in_order = matches!(target.style, Style::Cpu { .. }) && contiguous && math_mode != MathMode::Exact;
+        if scan_extent.is_none_or(|length| in_order && even(length)) {
             return mapping;
         }
     }
@@ -104,7 +104,7 @@ pub fn interleaved(nest: &LoopNest, mapping: &ThreadMapping, target: &Target) ->
     if !applies || extent(&nest.outer) < INTERLEAVED || is_bias(nest) || exceeds_binding(nest, target) {
         return None;
     }
-    let nest = ROUNDS.iter().find_map(|rounds| loop_transforms::split_outermost(nest, *rounds))?;
+    let nest = ELEMENTS_PER_ITEM.iter().find_map(|elements| loop_transforms::split_outermost(nest, *elements))?;
     let mut mapping = by_item(&LoopNest { outer: nest.outer[1..].to_vec(), ..nest.clone() }, target);
     mapping.outer.insert(0, (nest.outer[0], AxisBinding::Sequential));
     mapping.tile.is_none().then_some((nest, mapping))
@@ -141,18 +141,18 @@ fn sums_floats(nest: &LoopNest) -> bool {
 impl ThreadMapping {
     /// Returns candidate extents of the innermost outer variable if it is so short that a CPU's blocks would be mostly
     /// empty: the best estimate first, the unchanged extent last. Returns an empty vector if it is long enough.
-    pub fn lengths(&self, nest: &LoopNest, target: &Target) -> Vec<InnerExtent> {
+    pub fn inner_extents(&self, nest: &LoopNest, target: &Target) -> Vec<InnerExtent> {
         let Style::Cpu { block } = target.style else { return Vec::new() };
         let block = block as u64;
         let alone = self.lanes.is_none() && self.tile.is_none();
         let short = nest.outer.len() > 1 && nest.outer.last().is_some_and(|last| last.extent < block / 4);
-        let joined = |short: u64| InnerExtent { wanted: block / 2, short };
-        if alone && short { vec![joined(SHORTEST_ROW), joined(SHORT_ROW), InnerExtent::OWN] } else { Vec::new() }
+        let merged = |short: u64| InnerExtent { wanted: block / 2, short };
+        if alone && short { vec![merged(SHORTEST_ROW), merged(SHORT_ROW), InnerExtent::UNCHANGED] } else { Vec::new() }
     }
 }
 
 /// Returns true if iterating along the loops accesses neighboring elements more often than iterating across rows.
-fn along_rows(nest: &LoopNest, levels: &ComputeLevels) -> bool {
+fn loops_are_contiguous(nest: &LoopNest, levels: &ComputeLevels) -> bool {
     let steps_by_one = |form: &AffineExpr, var: Option<&LoopVar>| {
         var.is_some_and(|var| matches!(form.coefficient(*var), Some(1 | -1)))
     };
@@ -174,8 +174,7 @@ fn along_rows(nest: &LoopNest, levels: &ComputeLevels) -> bool {
 
 /// Maps a group of work-items to each row.
 fn by_group(nest: &LoopNest, target: &Target, longest: u64) -> ThreadMapping {
-    // A CPU's blocks can have any length: contiguous elements are then accessed with constant strides instead of by
-    // quotients.
+    // A CPU's blocks can have any length: contiguous elements are then accessed with constant strides, without divisions.
     let last = nest.loops.iter().filter_map(|vars| vars.last()).map(|var| var.extent).max().unwrap_or(1);
     let along_last = matches!(target.style, Style::Cpu { .. }) && last >= SHORT_ROW;
     let lanes = lanes(target, if along_last { last } else { longest });
@@ -203,7 +202,7 @@ fn lanes(target: &Target, length: u64) -> u32 {
             (most.div_ceil(2)..=most).rev().find(|lanes| length.is_multiple_of(*lanes)).unwrap_or(most) as u32
         }
         Style::Gpu => {
-            let most = GPU_GROUP.min(limit);
+            let most = MAX_GPU_GROUP_SIZE.min(limit);
             let fits = |lanes: &u32| length.is_multiple_of(*lanes as u64);
             let even = [most, most / 2, most / 4].into_iter().filter(|lanes| *lanes >= 32).find(fits);
             even.unwrap_or_else(|| most.min(length.next_power_of_two() as u32))
@@ -212,11 +211,11 @@ fn lanes(target: &Target, length: u64) -> u32 {
 }
 
 /// Maps a work-item to each row. The innermost variables get separate grid axes; those beyond the grid's three axes
-/// share the last and are separated by quotients.
+/// share the last, and are computed from its index by division and remainder.
 fn by_item(nest: &LoopNest, target: &Target) -> ThreadMapping {
     let mut order: Vec<usize> = (0..nest.outer.len()).rev().collect();
-    let crossing = crossing(nest, target);
-    if let Some((across, _)) = crossing {
+    let transpose = transpose_tile(nest, target);
+    if let Some((across, _)) = transpose {
         order.retain(|at| *at != across);
         order.insert(1, across);
     }
@@ -226,13 +225,13 @@ fn by_item(nest: &LoopNest, target: &Target) -> ThreadMapping {
         outer: nest.outer.iter().enumerate().map(|(at, var)| (*var, AxisBinding::Grid(axis(at) as u8))).collect(),
         loops: nest.loops.iter().map(sequential).collect(),
         lanes: None,
-        tile: crossing.map(|(_, tile)| tile),
+        tile: transpose.map(|(_, tile)| tile),
     }
 }
 
 /// Returns, for a transposing nest without loops, the outer variable along which most of the strided loads are
 /// contiguous, and the tile for the transpose.
-fn crossing(nest: &LoopNest, target: &Target) -> Option<(usize, TransposeTile)> {
+fn transpose_tile(nest: &LoopNest, target: &Target) -> Option<(usize, TransposeTile)> {
     let (last, others) = nest.outer.split_last().filter(|_| nest.loops.is_empty())?;
     let loads = nest.values.iter().enumerate().filter_map(|(id, (value, dtype))| match value {
         Value::Load(_, form) if nest.speculatable[id] && form.uses(*last) => Some((id, form, dtype.bytes() as u32)),

@@ -97,10 +97,10 @@ pub(super) const SMALLEST: u64 = 16;
 
 /// Returns tilings of a nest that is a sufficiently large product, the best estimate first. The order of summation is
 /// the same in all.
-pub fn tilings(nest: &LoopNest, levels: &ComputeLevels, target: &Target, accuracy: MathMode) -> Vec<MatmulTiling> {
-    let fused = contract::in_sums(target, accuracy);
+pub fn tilings(nest: &LoopNest, levels: &ComputeLevels, target: &Target, math_mode: MathMode) -> Vec<MatmulTiling> {
+    let fused = contract::in_sums(target, math_mode);
     let whole = if target.style == Style::Gpu { product(nest, levels, fused) } else { None };
-    let fragments = target.mma && accuracy != MathMode::Exact;
+    let fragments = target.mma && math_mode != MathMode::Exact;
     let whole =
         whole.map(|tiling| if fragments && tiling.dtype == DType::F32 { tiling.of_fragments(nest) } else { tiling });
     whole.map_or(Vec::new(), |tiling| tiling.sized(target))

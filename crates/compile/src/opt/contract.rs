@@ -17,8 +17,8 @@ pub(crate) fn fuses(target: &Target) -> bool {
 }
 
 /// Returns true if multiply-adds are fused in sums of products.
-pub(crate) fn in_sums(target: &Target, accuracy: MathMode) -> bool {
-    match accuracy {
+pub(crate) fn in_sums(target: &Target, math_mode: MathMode) -> bool {
+    match math_mode {
         MathMode::Exact => false,
         MathMode::Standard => true,
         MathMode::Fast => fuses(target),

@@ -131,7 +131,7 @@ struct PendingReduction {
 impl Expander<'_> {
     fn block(&mut self, block: Block) -> Block {
         let mut out = Block::with_capacity(block.len());
-        let mut parts: Vec<PendingReduction> = Vec::new();
+        let mut pending: Vec<PendingReduction> = Vec::new();
         for mut stmt in block {
             for inner in stmt.op.blocks_mut() {
                 *inner = self.block(std::mem::take(inner));
@@ -140,14 +140,14 @@ impl Expander<'_> {
                 Op::Collective { op: CollectiveOp::Reduce(op), scope: Scope::Group, value, result }
                     if !self.is_one_subgroup() =>
                 {
-                    if !self.joins(&parts, value) {
-                        self.reduce(std::mem::take(&mut parts), &mut out);
+                    if !self.can_join(&pending, value) {
+                        self.reduce(std::mem::take(&mut pending), &mut out);
                     }
-                    let array = self.scratch(self.dtype(value), self.alike(&parts, value));
-                    parts.push(PendingReduction { op, value, array, result, at: stmt.at });
+                    let array = self.scratch(self.dtype(value), self.count_of_type(&pending, value));
+                    pending.push(PendingReduction { op, value, array, result, at: stmt.at });
                     continue;
                 }
-                _ => self.reduce(std::mem::take(&mut parts), &mut out),
+                _ => self.reduce(std::mem::take(&mut pending), &mut out),
             }
             match stmt.op {
                 Op::Collective { op, scope, value, result } if !stays(op) => {
@@ -166,33 +166,33 @@ impl Expander<'_> {
                 _ => out.push(stmt),
             }
         }
-        self.reduce(parts, &mut out);
+        self.reduce(pending, &mut out);
         out
     }
 
     /// Returns true if the reduction of a value can be done together with the pending ones.
-    fn joins(&self, parts: &[PendingReduction], value: ExprId) -> bool {
+    fn can_join(&self, pending: &[PendingReduction], value: ExprId) -> bool {
         let dtype = self.dtype(value);
-        let is_there = self.scratch.get(&dtype).is_some_and(|arrays| arrays.len() > self.alike(parts, value));
-        let is_result = |local: LocalId| parts.iter().any(|part| part.result == local);
+        let is_there = self.scratch.get(&dtype).is_some_and(|arrays| arrays.len() > self.count_of_type(pending, value));
+        let is_result = |local: LocalId| pending.iter().any(|one| one.result == local);
         let waits = |id: &ExprId| matches!(self.kernel.exprs.get(*id), Expr::Local(local) if is_result(local));
-        parts.len() < MOST_JOINED
+        pending.len() < MOST_JOINED
             && (is_there || self.scratch_bytes(dtype) <= self.room)
             && !transitive_operands(&self.kernel, &[value]).iter().any(waits)
     }
 
     /// Returns the number of pending reductions with the type of a value.
-    fn alike(&self, parts: &[PendingReduction], value: ExprId) -> usize {
-        parts.iter().filter(|part| self.dtype(part.value) == self.dtype(value)).count()
+    fn count_of_type(&self, pending: &[PendingReduction], value: ExprId) -> usize {
+        pending.iter().filter(|one| self.dtype(one.value) == self.dtype(value)).count()
     }
 
     /// Emits pending group reductions together.
-    fn reduce(&mut self, parts: Vec<PendingReduction>, out: &mut Block) {
-        let Some(first) = parts.first() else { return };
+    fn reduce(&mut self, pending: Vec<PendingReduction>, out: &mut Block) {
+        let Some(first) = pending.first() else { return };
         let mut writer = Writer { expander: self, at: first.at, out };
-        writer.reduce(&parts);
+        writer.reduce(&pending);
         let start = writer.kernel().index(0);
-        for PendingReduction { array, result, at, .. } in parts {
+        for PendingReduction { array, result, at, .. } in pending {
             writer.at = at;
             let value = writer.load(array, start, Guard::Proven);
             writer.push(Op::Let { local: result, value });
@@ -292,10 +292,10 @@ impl Writer<'_, '_> {
     }
 
     /// Stores the results of reductions at the start of their arrays, where they can be read until the next barrier.
-    fn reduce(&mut self, parts: &[PendingReduction]) {
+    fn reduce(&mut self, pending: &[PendingReduction]) {
         let (lane, items) = (self.expander.lane, self.expander.items);
         let set = |mem: MemId, index: ExprId, value: ExprId| Op::Store { mem, index, value, guard: Guard::Proven };
-        parts.iter().for_each(|part| self.push(set(part.array, lane, part.value)));
+        pending.iter().for_each(|one| self.push(set(one.array, lane, one.value)));
         self.push(Op::Barrier);
         // Full subgroups do the last rounds among themselves. All subgroups take part, but only the result of the first
         // counts.
@@ -306,8 +306,8 @@ impl Writer<'_, '_> {
             let takes = self.kernel().alu(Alu::Lt, &[lane, bound]);
             let distance = self.kernel().index(width as u64);
             let other = self.kernel().alu(Alu::Add, &[lane, distance]);
-            let mut round = Vec::with_capacity(parts.len());
-            for PendingReduction { op, array, .. } in parts {
+            let mut round = Vec::with_capacity(pending.len());
+            for PendingReduction { op, array, .. } in pending {
                 let [mine, theirs] = [lane, other].map(|index| self.load(*array, index, Guard::Proven));
                 round.push(set(*array, lane, self.kernel().alu(op.alu(), &[mine, theirs])));
             }
@@ -317,8 +317,8 @@ impl Writer<'_, '_> {
         }
         let first = self.kernel().index(0);
         if shuffled > 1 {
-            let mut last = Vec::with_capacity(parts.len());
-            for PendingReduction { op, array, .. } in parts {
+            let mut last = Vec::with_capacity(pending.len());
+            for PendingReduction { op, array, .. } in pending {
                 let partial = self.load(*array, lane, Guard::Proven);
                 last.push(set(*array, first, self.reduce_subgroup(*op, partial)));
             }

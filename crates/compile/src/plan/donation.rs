@@ -30,7 +30,7 @@ pub fn assign_donations(
     schedule: &mut Schedule,
     donated: &[u32],
     target: &Target,
-    accuracy: MathMode,
+    math_mode: MathMode,
 ) -> Result<Vec<(NodeId, NodeId)>> {
     let mut state = DonationState::of(schedule, donated);
     if state.leaves.is_empty() {
@@ -46,7 +46,7 @@ pub fn assign_donations(
     for (at, step) in steps.iter_mut().enumerate().skip(first) {
         if let ScheduledOp::Nest(nest) = step {
             taken.extend(state.donate_to_update(at, nest));
-            taken.extend(state.donate_elementwise(graph, at, nest, target, accuracy)?);
+            taken.extend(state.donate_elementwise(graph, at, nest, target, math_mode)?);
         }
     }
     // The result of an update can share the memory of the array it updates, which is then in use from an earlier step
@@ -151,7 +151,7 @@ impl DonationState {
         at: usize,
         nest: &mut LoopNest,
         target: &Target,
-        accuracy: MathMode,
+        math_mode: MathMode,
     ) -> Result<Vec<(NodeId, NodeId)>> {
         let elementwise = nest.loops.is_empty()
             && nest.updates_in_place.is_none()
@@ -160,7 +160,7 @@ impl DonationState {
         // In a kernel with a work-group size, work-items load elements for each other.
         if !elementwise
             || !nest.stores.iter().any(last)
-            || lower(graph, nest, target, accuracy)?.kernel.group_size.is_some()
+            || lower(graph, nest, target, math_mode)?.kernel.group_size.is_some()
         {
             return Ok(Vec::new());
         }
@@ -172,7 +172,7 @@ impl DonationState {
             let fitting = self.read_last_by(at).filter(|leaf| layout(graph, *leaf) == layout(graph, after));
             for before in fitting.collect::<Vec<NodeId>>() {
                 nest.aliases.push((before, after));
-                if loads_before_stores(graph, nest, target, accuracy)? {
+                if loads_before_stores(graph, nest, target, math_mode)? {
                     self.remove(at, before);
                     self.outputs.remove(&after);
                     break;
@@ -205,8 +205,8 @@ fn layout(graph: &Graph, id: NodeId) -> (DType, usize) {
 }
 
 /// Returns true if the kernel of a nest loads every aliased element before it stores it.
-fn loads_before_stores(graph: &Graph, nest: &LoopNest, target: &Target, accuracy: MathMode) -> Result<bool> {
-    let lowered = lower(graph, nest, target, accuracy)?;
+fn loads_before_stores(graph: &Graph, nest: &LoopNest, target: &Target, math_mode: MathMode) -> Result<bool> {
+    let lowered = lower(graph, nest, target, math_mode)?;
     let of = |wanted: NodeId| lowered.arguments.iter().position(|argument| *argument == Argument::Node(wanted));
     let own = nest.aliases.iter().map(|(_, after)| match lowered.kernel.params.get(of(*after)?)? {
         Param::Buffer(mem) => Some(*mem),

@@ -20,7 +20,7 @@ pub(super) trait Assembler<'k> {
     /// Evaluates an expression without operands.
     fn leaf(&mut self, expr: Expr, dtype: DType) -> Value;
 
-    /// Loads `lanes` elements from an index on, given as expression and value.
+    /// Loads `lanes` elements starting at an index, which is passed as an expression and as its value.
     fn load(&mut self, mem: MemId, index: (ExprId, &str), lanes: u8, guard: Guard) -> Value;
 
     fn alu(&mut self, op: Alu, dtype: DType, args: &[&str]) -> String;

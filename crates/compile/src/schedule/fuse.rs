@@ -66,10 +66,10 @@ struct Fusion<'a> {
 
 /// Divides a graph into groups, in an order in which they can run. Every [`Op::MatMul`] and every [`Op::Call`] becomes
 /// a routine. `ordering_deps` lists for each node the nodes that must be computed before it.
-pub fn fuse(graph: &Graph, target: &Target, accuracy: MathMode, ordering_deps: &[Vec<NodeId>]) -> Vec<FusionGroup> {
+pub fn fuse(graph: &Graph, target: &Target, math_mode: MathMode, ordering_deps: &[Vec<NodeId>]) -> Vec<FusionGroup> {
     let users = vec![BTreeSet::new(); graph.nodes.len()];
     let (costs, combined) = (Costs::new(graph), combined(graph));
-    let halves = target.mma && accuracy != MathMode::Exact;
+    let halves = target.mma && math_mode != MathMode::Exact;
     let (groups, dependencies, library_groups) = Default::default();
     let mut fusion =
         Fusion { graph, target, halves, ordering_deps, costs, groups, dependencies, library_groups, users, combined };

@@ -17,8 +17,8 @@ use crate::library_kernels;
 
 /// Simplifies a graph and inlines the calls that neither a routine (in the same or a wider type) nor library kernels
 /// compute. Common subexpressions of inlined bodies are then computed once.
-pub fn simplify(graph: &Graph, target: &Target, accuracy: MathMode, offers: &dyn Fn(&Routine) -> bool) -> Graph {
-    let mut calls = CallInliner { target, accuracy, offers, written: HashMap::new(), rounded: HashSet::new() };
+pub fn simplify(graph: &Graph, target: &Target, math_mode: MathMode, offers: &dyn Fn(&Routine) -> bool) -> Graph {
+    let mut calls = CallInliner { target, math_mode, offers, written: HashMap::new(), rounded: HashSet::new() };
     rewrite(graph, |rewriter, id, inputs| match &graph.node(id).op {
         Op::Call(call, output) => calls.called(rewriter, call, *output, inputs),
         _ => None,
@@ -31,7 +31,7 @@ type Kernels = Vec<Arc<CustomKernel>>;
 /// Resolves calls while a simplified graph is built.
 struct CallInliner<'a> {
     target: &'a Target,
-    accuracy: MathMode,
+    math_mode: MathMode,
     offers: &'a dyn Fn(&Routine) -> bool,
     /// Library kernels of a routine with results of these shapes; `None` if there are none.
     written: HashMap<(Routine, Vec<Shape>), Option<Kernels>>,
@@ -78,8 +78,9 @@ impl CallInliner<'_> {
         let routine = call.routine.filter(|routine| !routine.is_empty())?;
         let results = || call.body.outputs.iter().map(|output| call.body.node(*output));
         let key = (routine, results().map(|node| node.shape.clone()).collect());
-        let write =
-            |(routine, shapes): &(_, Vec<Shape>)| library_kernels::kernels(routine, shapes, self.target, self.accuracy);
+        let write = |(routine, shapes): &(_, Vec<Shape>)| {
+            library_kernels::kernels(routine, shapes, self.target, self.math_mode)
+        };
         let written = self.written.entry(key).or_insert_with_key(write).clone()?;
         let mut at = output as usize;
         let of = written.iter().find(|kernel| {

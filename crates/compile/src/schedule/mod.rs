@@ -97,15 +97,15 @@ pub fn schedule(graph: &Graph, target: &Target, offers: &dyn Fn(&Routine) -> boo
 ///
 /// Returns an error if the graph is invalid.
 pub fn schedule_with(
-    accuracy: MathMode,
+    math_mode: MathMode,
     graph: &Graph,
     target: &Target,
     offers: &dyn Fn(&Routine) -> bool,
 ) -> Result<Schedule> {
     graph_verify::verify(graph)?;
-    let exact = accuracy == MathMode::Exact;
+    let exact = math_mode == MathMode::Exact;
     let offers = &|routine: &Routine| !(exact && routine.accumulates_floats()) && offers(routine);
-    let graph = inline_calls::simplify(graph, target, accuracy, offers);
+    let graph = inline_calls::simplify(graph, target, math_mode, offers);
     let graph = decompose::transpose_matmuls(&graph);
     let graph = decompose::decompose(&graph, target, offers);
     let (graph, ordering_deps) = topological_order::remove_ordering_nodes(&split_reduction::split_reductions(
@@ -117,7 +117,7 @@ pub fn schedule_with(
         Some(LibraryKernel::Kernel(call)) => ScheduledOp::Kernel(call),
         None => ScheduledOp::Nest(loop_nest::nest(&graph, group)),
     };
-    let steps = fuse::fuse(&graph, target, accuracy, &ordering_deps).into_iter().map(step).collect();
+    let steps = fuse::fuse(&graph, target, math_mode, &ordering_deps).into_iter().map(step).collect();
     Ok(Schedule { graph, steps })
 }
 

@@ -292,7 +292,7 @@ fn random_kernels_have_only_out_of_bounds_defects() {
             case.compare(&expected, &buffers, 0.0).unwrap();
             result.map_err(|error| format!("random kernel {seed}: {error}\n{}", *case.kernel))
         };
-        check(&Options { beyond: false, ..Options::default() }).unwrap_or_else(|error| panic!("{error}"));
+        check(&Options { out_of_bounds: false, ..Options::default() }).unwrap_or_else(|error| panic!("{error}"));
         if let Err(error) = check(&Options::default()) {
             assert!(error.contains(", beyond its ") && !error.contains("race"), "{error}");
             beyond += 1;

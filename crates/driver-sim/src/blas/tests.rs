@@ -88,7 +88,7 @@ const HIPBLASLT: Interface = Interface {
 
 /// A product of 4×6 and 6×5 column-major matrices; tests change single fields to invalid values.
 #[derive(Clone)]
-struct Asked {
+struct Request {
     compute: i32,
     scale: i32,
     types: [i32; 3],
@@ -107,7 +107,7 @@ struct Asked {
     aligned: u32,
 }
 
-const PLAIN: Asked = Asked {
+const PLAIN: Request = Request {
     compute: 68,
     scale: 0,
     types: [0; 3],
@@ -148,16 +148,16 @@ fn value<T>(value: &T) -> (*const c_void, usize) {
 }
 
 /// Returns the codes of the heuristic and, if it succeeds, of the product.
-fn product(by: &Interface, asked: &Asked) -> (i32, i32) {
+fn product(by: &Interface, request: &Request) -> (i32, i32) {
     let (memory, stream) = place();
     // SAFETY: all arguments are valid, except for the values that a test changed.
     unsafe {
         let (mut handle, mut operation, mut layouts, mut preference) = (0, 0, [0; 3], 0);
         assert_eq!((by.create)(&mut handle), 0);
-        assert_eq!((by.operation)(&mut operation, asked.compute, asked.scale), 0);
-        let (epilogue, four) = value(&asked.epilogue);
+        assert_eq!((by.operation)(&mut operation, request.compute, request.scale), 0);
+        let (epilogue, four) = value(&request.epilogue);
         assert_eq!((by.operation_set)(operation, by.epilogue[0], epilogue, four), 0);
-        if let Some(behind) = asked.bias {
+        if let Some(behind) = request.bias {
             let place = memory + (2 << 20) + behind;
             let (bias, eight) = value(&place);
             assert_eq!(
@@ -168,22 +168,22 @@ fn product(by: &Interface, asked: &Asked) -> (i32, i32) {
             assert_eq!((by.operation_set)(operation, by.epilogue[1], bias, eight), 0);
         }
         for (at, layout) in layouts.iter_mut().enumerate() {
-            let (rows, columns, leading) = asked.layouts[at];
-            assert_eq!((by.layout)(layout, asked.types[at], rows, columns, leading), 0);
-            let ((count, four), (offset, eight)) = (value(&asked.counts[at]), value(&asked.offsets[at]));
+            let (rows, columns, leading) = request.layouts[at];
+            assert_eq!((by.layout)(layout, request.types[at], rows, columns, leading), 0);
+            let ((count, four), (offset, eight)) = (value(&request.counts[at]), value(&request.offsets[at]));
             assert_eq!((by.layout_set)(*layout, by.batch[0], count, four), 0);
             assert_eq!((by.layout_set)(*layout, by.batch[1], offset, eight), 0);
             assert_eq!((by.layout_set)(*layout, by.batch[1], offset, four), by.invalid, "an offset has eight bytes");
         }
         assert_eq!((by.preference)(&mut preference), 0);
-        let ((room, eight), (schemes, four)) = (value(&asked.workspace.0), value(&2u32));
+        let ((room, eight), (schemes, four)) = (value(&request.workspace.0), value(&2u32));
         assert_eq!((by.preference_set)(preference, 1, room, eight), 0);
         for (attribute, known) in [(3, by.schemes.is_some()), (5, !by.alignments.is_empty())] {
             let code = if known { 0 } else { by.invalid };
             assert_eq!((by.preference_set)(preference, attribute, schemes, four), code, "{attribute}");
         }
         for attribute in by.alignments {
-            let (aligned, four) = value(&asked.aligned);
+            let (aligned, four) = value(&request.aligned);
             assert_eq!((by.preference_set)(preference, *attribute, aligned, four), 0);
         }
         let (mut found, mut count) = (Heuristic::default(), 0);
@@ -194,7 +194,7 @@ fn product(by: &Interface, asked: &Asked) -> (i32, i32) {
             return (answer, -1);
         }
         assert_eq!(count, 1);
-        let [x, y, z] = asked.behind;
+        let [x, y, z] = request.behind;
         let (left, right, result) = (memory + x, memory + 65_536 + y, memory + 131_072 + z);
         let (one, nought) = ([1f32, 0.0, 0.0], [0f32; 3]);
         let done = (by.matmul)(
@@ -212,7 +212,7 @@ fn product(by: &Interface, asked: &Asked) -> (i32, i32) {
             c,
             found.as_ptr(),
             memory + (1 << 20),
-            asked.workspace.1,
+            request.workspace.1,
             stream,
         );
         assert_eq!(cuStreamSynchronize(stream), 0);
@@ -248,45 +248,45 @@ fn product(by: &Interface, asked: &Asked) -> (i32, i32) {
 fn cublaslt_accepts_valid_and_rejects_invalid_products() {
     current();
     let refused = (7, -1);
-    let batch = Asked { counts: [3; 3], offsets: [24, 0, 20], ..PLAIN };
-    let deep = Asked { layouts: [(4, 200, 4), (200, 5, 200), (4, 5, 4)], workspace: (4 << 20, 1 << 20), ..PLAIN };
-    for (what, asked, expected) in [
+    let batch = Request { counts: [3; 3], offsets: [24, 0, 20], ..PLAIN };
+    let deep = Request { layouts: [(4, 200, 4), (200, 5, 200), (4, 5, 4)], workspace: (4 << 20, 1 << 20), ..PLAIN };
+    for (what, request, expected) in [
         ("plain", PLAIN, (0, 0)),
         ("a batch that shares a factor", batch.clone(), (0, 0)),
-        ("doubles", Asked { compute: 70, scale: 1, types: [1; 3], ..PLAIN }, (0, 0)),
-        ("halves", Asked { types: [2; 3], ..PLAIN }, (0, 0)),
-        ("bf16", Asked { types: [14; 3], ..PLAIN }, (0, 0)),
-        ("f32 in TF32", Asked { compute: 77, ..PLAIN }, (0, 0)),
-        ("halves in TF32", Asked { compute: 77, types: [2; 3], ..PLAIN }, (15, -1)),
-        ("doubles in TF32", Asked { compute: 77, scale: 1, types: [1; 3], ..PLAIN }, (15, -1)),
-        ("a bias", Asked { epilogue: 4, bias: Some(4), ..PLAIN }, (0, 0)),
-        ("no bias", Asked { epilogue: 4, ..PLAIN }, (0, 7)),
-        ("a bias between elements", Asked { epilogue: 4, bias: Some(2), ..PLAIN }, (0, 7)),
+        ("doubles", Request { compute: 70, scale: 1, types: [1; 3], ..PLAIN }, (0, 0)),
+        ("halves", Request { types: [2; 3], ..PLAIN }, (0, 0)),
+        ("bf16", Request { types: [14; 3], ..PLAIN }, (0, 0)),
+        ("f32 in TF32", Request { compute: 77, ..PLAIN }, (0, 0)),
+        ("halves in TF32", Request { compute: 77, types: [2; 3], ..PLAIN }, (15, -1)),
+        ("doubles in TF32", Request { compute: 77, scale: 1, types: [1; 3], ..PLAIN }, (15, -1)),
+        ("a bias", Request { epilogue: 4, bias: Some(4), ..PLAIN }, (0, 0)),
+        ("no bias", Request { epilogue: 4, ..PLAIN }, (0, 7)),
+        ("a bias between elements", Request { epilogue: 4, bias: Some(2), ..PLAIN }, (0, 7)),
         (
             "a bias of doubles between them",
-            Asked { epilogue: 4, bias: Some(4), compute: 70, scale: 1, types: [1; 3], ..PLAIN },
+            Request { epilogue: 4, bias: Some(4), compute: 70, scale: 1, types: [1; 3], ..PLAIN },
             (0, 7),
         ),
-        ("an activation", Asked { epilogue: 2, ..PLAIN }, (15, -1)),
+        ("an activation", Request { epilogue: 2, ..PLAIN }, (15, -1)),
         ("deep, with a workspace", deep.clone(), (0, 0)),
-        ("columns overlap", Asked { layouts: [(4, 6, 3), PLAIN.layouts[1], PLAIN.layouts[2]], ..PLAIN }, refused),
-        ("lengths differ", Asked { layouts: [PLAIN.layouts[0], (7, 5, 7), PLAIN.layouts[2]], ..PLAIN }, refused),
+        ("columns overlap", Request { layouts: [(4, 6, 3), PLAIN.layouts[1], PLAIN.layouts[2]], ..PLAIN }, refused),
+        ("lengths differ", Request { layouts: [PLAIN.layouts[0], (7, 5, 7), PLAIN.layouts[2]], ..PLAIN }, refused),
         (
             "a result of another shape",
-            Asked { layouts: [PLAIN.layouts[0], PLAIN.layouts[1], (5, 4, 5)], ..PLAIN },
+            Request { layouts: [PLAIN.layouts[0], PLAIN.layouts[1], (5, 4, 5)], ..PLAIN },
             refused,
         ),
-        ("batches of other lengths", Asked { counts: [3, 1, 3], ..batch.clone() }, refused),
-        ("results over each other", Asked { offsets: [24, 0, 8], ..batch }, refused),
-        ("doubles in f32", Asked { types: [1; 3], ..PLAIN }, (15, -1)),
-        ("types mixed", Asked { types: [2, 0, 0], ..PLAIN }, (15, -1)),
-        ("an integer", Asked { types: [10; 3], ..PLAIN }, (15, -1)),
-        ("less aligned than declared", Asked { behind: [4, 0, 0], ..PLAIN }, (0, 7)),
-        ("less aligned, as declared", Asked { behind: [4, 8, 12], aligned: 4, ..PLAIN }, (0, 0)),
-        ("less workspace than needed", Asked { workspace: (4 << 20, 1 << 19), ..deep.clone() }, (0, 7)),
-        ("no workspace allowed", Asked { workspace: (0, 0), ..deep }, (0, 0)),
+        ("batches of other lengths", Request { counts: [3, 1, 3], ..batch.clone() }, refused),
+        ("results over each other", Request { offsets: [24, 0, 8], ..batch }, refused),
+        ("doubles in f32", Request { types: [1; 3], ..PLAIN }, (15, -1)),
+        ("types mixed", Request { types: [2, 0, 0], ..PLAIN }, (15, -1)),
+        ("an integer", Request { types: [10; 3], ..PLAIN }, (15, -1)),
+        ("less aligned than declared", Request { behind: [4, 0, 0], ..PLAIN }, (0, 7)),
+        ("less aligned, as declared", Request { behind: [4, 8, 12], aligned: 4, ..PLAIN }, (0, 0)),
+        ("less workspace than needed", Request { workspace: (4 << 20, 1 << 19), ..deep.clone() }, (0, 7)),
+        ("no workspace allowed", Request { workspace: (0, 0), ..deep }, (0, 0)),
     ] {
-        assert_eq!(product(&CUBLASLT, &asked), expected, "{what}");
+        assert_eq!(product(&CUBLASLT, &request), expected, "{what}");
     }
     // SAFETY: null is allowed.
     assert_eq!(unsafe { cuCtxPopCurrent_v2(ptr::null_mut()) }, 0);
@@ -296,36 +296,36 @@ fn cublaslt_accepts_valid_and_rejects_invalid_products() {
 fn hipblaslt_accepts_valid_and_rejects_invalid_products() {
     current();
     let (refused, unknown) = ((3, -1), (7, -1));
-    let plain = Asked { compute: 2, ..PLAIN };
-    let batch = Asked { counts: [3; 3], offsets: [24, 0, 20], ..plain.clone() };
+    let plain = Request { compute: 2, ..PLAIN };
+    let batch = Request { counts: [3; 3], offsets: [24, 0, 20], ..plain.clone() };
     let deep =
-        Asked { layouts: [(4, 200, 4), (200, 5, 200), (4, 5, 4)], workspace: (4 << 20, 1 << 20), ..plain.clone() };
-    for (what, asked, expected) in [
+        Request { layouts: [(4, 200, 4), (200, 5, 200), (4, 5, 4)], workspace: (4 << 20, 1 << 20), ..plain.clone() };
+    for (what, request, expected) in [
         ("plain", plain.clone(), (0, 0)),
         ("a batch that shares a factor", batch.clone(), (0, 0)),
-        ("doubles", Asked { compute: 7, scale: 1, types: [1; 3], ..PLAIN }, (0, 0)),
-        ("halves", Asked { types: [2; 3], ..plain.clone() }, (0, 0)),
-        ("bf16", Asked { types: [14; 3], ..plain.clone() }, (0, 0)),
-        ("f32 in TF32", Asked { compute: 6, ..PLAIN }, unknown),
+        ("doubles", Request { compute: 7, scale: 1, types: [1; 3], ..PLAIN }, (0, 0)),
+        ("halves", Request { types: [2; 3], ..plain.clone() }, (0, 0)),
+        ("bf16", Request { types: [14; 3], ..plain.clone() }, (0, 0)),
+        ("f32 in TF32", Request { compute: 6, ..PLAIN }, unknown),
         ("NVIDIA's number", PLAIN, unknown),
-        ("a bias", Asked { epilogue: 4, bias: Some(4), ..plain.clone() }, (0, 0)),
-        ("no bias", Asked { epilogue: 4, ..plain.clone() }, (0, 3)),
-        ("a bias between elements", Asked { epilogue: 4, bias: Some(2), ..plain.clone() }, (0, 3)),
-        ("an activation", Asked { epilogue: 2, ..plain.clone() }, unknown),
+        ("a bias", Request { epilogue: 4, bias: Some(4), ..plain.clone() }, (0, 0)),
+        ("no bias", Request { epilogue: 4, ..plain.clone() }, (0, 3)),
+        ("a bias between elements", Request { epilogue: 4, bias: Some(2), ..plain.clone() }, (0, 3)),
+        ("an activation", Request { epilogue: 2, ..plain.clone() }, unknown),
         (
             "columns overlap",
-            Asked { layouts: [(4, 6, 3), PLAIN.layouts[1], PLAIN.layouts[2]], ..plain.clone() },
+            Request { layouts: [(4, 6, 3), PLAIN.layouts[1], PLAIN.layouts[2]], ..plain.clone() },
             refused,
         ),
-        ("results over each other", Asked { offsets: [24, 0, 8], ..batch }, refused),
-        ("types mixed", Asked { types: [2, 0, 0], ..plain.clone() }, unknown),
-        ("aligned to elements", Asked { behind: [4, 8, 12], ..plain.clone() }, (0, 0)),
-        ("between elements", Asked { behind: [2, 0, 0], ..plain }, (0, 3)),
+        ("results over each other", Request { offsets: [24, 0, 8], ..batch }, refused),
+        ("types mixed", Request { types: [2, 0, 0], ..plain.clone() }, unknown),
+        ("aligned to elements", Request { behind: [4, 8, 12], ..plain.clone() }, (0, 0)),
+        ("between elements", Request { behind: [2, 0, 0], ..plain }, (0, 3)),
         ("deep, with a workspace", deep.clone(), (0, 0)),
-        ("less workspace than needed", Asked { workspace: (4 << 20, 1 << 19), ..deep.clone() }, (0, 3)),
-        ("no workspace allowed", Asked { workspace: (0, 0), ..deep }, (0, 0)),
+        ("less workspace than needed", Request { workspace: (4 << 20, 1 << 19), ..deep.clone() }, (0, 3)),
+        ("no workspace allowed", Request { workspace: (0, 0), ..deep }, (0, 0)),
     ] {
-        assert_eq!(product(&HIPBLASLT, &asked), expected, "{what}");
+        assert_eq!(product(&HIPBLASLT, &request), expected, "{what}");
     }
     // SAFETY: null is allowed.
     assert_eq!(unsafe { cuCtxPopCurrent_v2(ptr::null_mut()) }, 0);

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, OnceLock, RwLock};
 use std::time::Instant;
 
 use panoply_device::{
-    AllocId, DeviceCommand, DeviceInfo, Error, ErrorKind, MemoryInfo, Program as Given, ProgramForm, ProgramId,
+    AllocId, DeviceCommand, DeviceInfo, Error, ErrorKind, MemoryInfo, Program as DeviceProgram, ProgramForm, ProgramId,
     QueueId, RawDevice, Region, Result, Routine, Target, Ticket,
 };
 
@@ -207,7 +207,7 @@ impl RawDevice for LevelZeroDevice {
         TAKES.to_vec()
     }
 
-    fn compile(&self, program: &Given) -> Result<ProgramId> {
+    fn compile(&self, program: &DeviceProgram) -> Result<ProgramId> {
         let open = self.open()?;
         let built = Program::build(&open.context, program)?;
         Ok(ProgramId(exclusive(&open.tables).programs.insert(Arc::new(built))))

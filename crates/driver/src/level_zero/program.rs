@@ -5,7 +5,7 @@ use std::ptr;
 use std::sync::{Arc, Mutex};
 
 use panoply_device::{
-    BinaryFormat, Error, ErrorKind, Language, Program as Given, ProgramForm, Result, Signature, SourceText,
+    BinaryFormat, Error, ErrorKind, Language, Program as DeviceProgram, ProgramForm, Result, Signature, SourceText,
 };
 
 use super::api::{KernelDescription, ModuleDescription};
@@ -37,19 +37,19 @@ pub struct Program {
 
 impl Program {
     /// Builds a program. If the driver rejects a binary, it is compiled from its source text.
-    pub fn build(context: &Arc<Context>, program: &Given) -> Result<Program> {
+    pub fn build(context: &Arc<Context>, program: &DeviceProgram) -> Result<Program> {
         let text = |text: &SourceText| {
             let words = assemble(&context.label, text)?;
             Program::load(context, SPIRV, &words, &text.entry, &text.signature)
         };
         match program {
-            Given::Text(given) if given.language == Language::SpirV => text(given),
-            Given::Binary { bytes, text: given } if given.language == Language::SpirV => {
+            DeviceProgram::Text(given) if given.language == Language::SpirV => text(given),
+            DeviceProgram::Binary { bytes, text: given } if given.language == Language::SpirV => {
                 let binary = binary_checksum::open(bytes, &context.made_for);
                 let load = |binary| Program::load(context, NATIVE, binary, &given.entry, &given.signature);
                 binary.and_then(|binary| load(binary).ok()).map_or_else(|| text(given), Ok)
             }
-            Given::Image(image) if image.format == BinaryFormat::SpirV => {
+            DeviceProgram::Image(image) if image.format == BinaryFormat::SpirV => {
                 if words(&image.bytes).is_none() {
                     let (label, entry, bytes) = (&context.label, &image.entry, image.bytes.len());
                     let message =
@@ -58,9 +58,11 @@ impl Program {
                 }
                 Program::load(context, SPIRV, &image.bytes, &image.entry, &image.signature)
             }
-            Given::Text(_) | Given::Binary { .. } | Given::Image(_) | Given::Ir(_) | Given::Host(_) => {
-                Err(program.rejected_by(&context.label, TAKES))
-            }
+            DeviceProgram::Text(_)
+            | DeviceProgram::Binary { .. }
+            | DeviceProgram::Image(_)
+            | DeviceProgram::Ir(_)
+            | DeviceProgram::Host(_) => Err(program.rejected_by(&context.label, TAKES)),
         }
     }
 

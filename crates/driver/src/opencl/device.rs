@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, RwLock};
 
 use cl3::context::{CL_CONTEXT_PLATFORM, create_context};
 use panoply_device::{
-    AllocId, DeviceCommand, DeviceInfo, Error, MemoryInfo, Program as Given, ProgramForm, ProgramId, QueueId,
+    AllocId, DeviceCommand, DeviceInfo, Error, MemoryInfo, Program as DeviceProgram, ProgramForm, ProgramId, QueueId,
     RawDevice, Region, Result, Routine, Target, Ticket,
 };
 
@@ -157,7 +157,7 @@ impl RawDevice for OpenClDevice {
         program::takes(self.target.language)
     }
 
-    fn compile(&self, program: &Given) -> Result<ProgramId> {
+    fn compile(&self, program: &DeviceProgram) -> Result<ProgramId> {
         let open = self.open()?;
         let (rounds, made_for, takes) = (self.limits.rounds, &self.target.name, &self.accepted_forms());
         let builder = Builder { context: &open.context, device: self.place.device, rounds, made_for, takes };

@@ -18,8 +18,8 @@ use cl3::program::{
 };
 use cl3::types::{cl_device_id, cl_program};
 use panoply_device::{
-    BinaryFormat, Error, ErrorKind, Image, Language, ParamType, Program as Given, ProgramForm, Result, Signature,
-    SourceText,
+    BinaryFormat, Error, ErrorKind, Image, Language, ParamType, Program as DeviceProgram, ProgramForm, Result,
+    Signature, SourceText,
 };
 
 use super::errors::{ErrorPhase, is_rejection};
@@ -70,17 +70,17 @@ const LOG_LIMIT: usize = 16 << 10;
 
 impl Builder<'_> {
     /// Builds a program. If the driver rejects a binary, it is compiled from its source text.
-    pub fn build(&self, program: &Given) -> Result<Program> {
+    pub fn build(&self, program: &DeviceProgram) -> Result<Program> {
         let refused = || Err(program.rejected_by(&self.shared().label, self.takes));
         match program {
-            Given::Text(text) | Given::Binary { text, .. }
+            DeviceProgram::Text(text) | DeviceProgram::Binary { text, .. }
                 if !self.takes.contains(&ProgramForm::Text(text.language)) =>
             {
                 refused()
             }
-            Given::Text(text) => self.compile_text(text),
-            Given::Binary { bytes, text } => self.take_binary(bytes, text).or_else(|_| self.compile_text(text)),
-            Given::Image(image) if self.takes.contains(&ProgramForm::Image(image.format)) => {
+            DeviceProgram::Text(text) => self.compile_text(text),
+            DeviceProgram::Binary { bytes, text } => self.take_binary(bytes, text).or_else(|_| self.compile_text(text)),
+            DeviceProgram::Image(image) if self.takes.contains(&ProgramForm::Image(image.format)) => {
                 if words(&image.bytes).is_none() {
                     return Err(self.damaged(image));
                 }
@@ -89,7 +89,7 @@ impl Builder<'_> {
                     created => self.finish(created, Language::SpirV, &image.entry, &image.signature),
                 }
             }
-            Given::Ir(_) | Given::Image(_) | Given::Host(_) => refused(),
+            DeviceProgram::Ir(_) | DeviceProgram::Image(_) | DeviceProgram::Host(_) => refused(),
         }
     }
 

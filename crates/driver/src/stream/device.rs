@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, OnceLock, RwLock};
 
 use panoply_device::command_buffer;
 use panoply_device::{
-    AllocId, DeviceCommand, DeviceInfo, Error, MemoryInfo, Peer, Program as Given, ProgramForm, ProgramId, QueueId,
-    RawCommandBuffer, RawDevice, Region, Result, Routine, Scalar, Target, Ticket,
+    AllocId, DeviceCommand, DeviceInfo, Error, MemoryInfo, Peer, Program as DeviceProgram, ProgramForm, ProgramId,
+    QueueId, RawCommandBuffer, RawDevice, Region, Result, Routine, Scalar, Target, Ticket,
 };
 
 use super::blas::{self, Library, Products};
@@ -154,7 +154,7 @@ impl RawDevice for StreamDevice {
         self.place.api.brand().takes.to_vec()
     }
 
-    fn compile(&self, program: &Given) -> Result<ProgramId> {
+    fn compile(&self, program: &DeviceProgram) -> Result<ProgramId> {
         let open = self.open()?;
         let built = Builder { context: &open.context, made_for: &self.target.name }.build(program)?;
         Ok(ProgramId(exclusive(&open.tables).programs.insert(Arc::new(built))))

@@ -3,7 +3,7 @@
 use std::ffi::CString;
 use std::sync::Arc;
 
-use panoply_device::{Error, ErrorKind, Image, Program as Given, ProgramForm, Result, Signature, SourceText};
+use panoply_device::{Error, ErrorKind, Image, Program as DeviceProgram, ProgramForm, Result, Signature, SourceText};
 
 use super::handles::{Context, Module};
 use crate::binary_checksum;
@@ -34,19 +34,21 @@ pub struct Builder<'a> {
 
 impl Builder<'_> {
     /// Builds a program. If the driver rejects a binary, it is compiled from its source text.
-    pub fn build(&self, program: &Given) -> Result<Program> {
+    pub fn build(&self, program: &DeviceProgram) -> Result<Program> {
         let takes = self.context.api.brand().takes;
         if !program.form().is_some_and(|form| takes.iter().any(|taken| taken.is_like(form))) {
             return Err(program.rejected_by(&self.context.label, takes));
         }
         match program {
-            Given::Text(text) => self.compile(text),
-            Given::Binary { bytes, text } => match binary_checksum::open(bytes, self.made_for) {
+            DeviceProgram::Text(text) => self.compile(text),
+            DeviceProgram::Binary { bytes, text } => match binary_checksum::open(bytes, self.made_for) {
                 Some(binary) => self.load(binary, &text.entry, &text.signature).or_else(|_| self.compile(text)),
                 None => self.compile(text),
             },
-            Given::Image(image) => self.load(&whole(image, &self.context.label)?, &image.entry, &image.signature),
-            Given::Ir(_) | Given::Host(_) => Err(program.rejected_by(&self.context.label, takes)),
+            DeviceProgram::Image(image) => {
+                self.load(&whole(image, &self.context.label)?, &image.entry, &image.signature)
+            }
+            DeviceProgram::Ir(_) | DeviceProgram::Host(_) => Err(program.rejected_by(&self.context.label, takes)),
         }
     }
 

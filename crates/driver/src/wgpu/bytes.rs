@@ -1,6 +1,6 @@
 //! Copies and fills at any byte offset.
 
-use panoply_device::{DType, ParamType, Program as Given, Result, Signature, SourceText, Type};
+use panoply_device::{DType, ParamType, Program as DeviceProgram, Result, Signature, SourceText, Type};
 
 use super::open::Open;
 use super::program::{Program, build};
@@ -22,7 +22,7 @@ pub fn program(open: &Open) -> Result<Program> {
             hidden: false,
         },
     };
-    build(open, &Given::Text(text), "", &|_| Ok(None))
+    build(open, &DeviceProgram::Text(text), "", &|_| Ok(None))
 }
 
 /// Returns the arguments of a copy, for the work-groups from `first_group` on.

@@ -7,7 +7,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock, RwLock, RwLockReadGuard};
 
 use panoply_device::{
-    AllocId, DeviceCommand, DeviceInfo, Error, MemoryInfo, Program as Given, ProgramForm, ProgramId, QueueId,
+    AllocId, DeviceCommand, DeviceInfo, Error, MemoryInfo, Program as DeviceProgram, ProgramForm, ProgramId, QueueId,
     RawDevice, Region, Result, Routine, Target, Ticket,
 };
 use wgpu::{Buffer, BufferDescriptor, BufferUsages, CommandEncoder};
@@ -200,7 +200,7 @@ impl RawDevice for WgpuDevice {
         info::takes(&self.place)
     }
 
-    fn compile(&self, program: &Given) -> Result<ProgramId> {
+    fn compile(&self, program: &DeviceProgram) -> Result<ProgramId> {
         let takes = self.accepted_forms();
         if !program.form().is_some_and(|form| takes.contains(&form)) {
             return Err(program.rejected_by(self.info.device_string(), &takes));

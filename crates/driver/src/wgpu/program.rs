@@ -7,7 +7,9 @@ use std::collections::HashMap;
 use std::sync::Mutex;
 
 use naga::valid::Capabilities;
-use panoply_device::{Error, Language, ParamType, Program as Given, ProgramForm, Result, Signature, SourceText};
+use panoply_device::{
+    Error, Language, ParamType, Program as DeviceProgram, ProgramForm, Result, Signature, SourceText,
+};
 use wgpu::{
     BindGroup, BindGroupDescriptor, BindGroupEntry, BindGroupLayout, BindGroupLayoutDescriptor, BindGroupLayoutEntry,
     BindingResource, BindingType, Buffer, BufferBinding, BufferBindingType, BufferSize, ComputePipeline,
@@ -73,21 +75,21 @@ const SIZES: [&str; 3] = ["items0", "items1", "items2"];
 /// Builds a program in a form that the device accepts. `constants` returns the values of pipeline constants by name.
 pub fn build(
     open: &Open,
-    given: &Given,
+    given: &DeviceProgram,
     made_for: &str,
     constants: &dyn Fn(&str) -> Result<Option<f64>>,
 ) -> Result<Program> {
     let label = &open.fate.label;
     match given {
-        Given::Text(text) if text.language == Language::Wgsl => from_text(open, text, None, constants),
-        Given::Binary { bytes, text } if text.language == Language::Wgsl => {
+        DeviceProgram::Text(text) if text.language == Language::Wgsl => from_text(open, text, None, constants),
+        DeviceProgram::Binary { bytes, text } if text.language == Language::Wgsl => {
             from_text(open, text, binary_checksum::open(bytes, made_for), constants)
         }
-        Given::Text(text) | Given::Binary { text, .. } => {
+        DeviceProgram::Text(text) | DeviceProgram::Binary { text, .. } => {
             let source = PipelineSource::ExternalCode(ExternalCode::Msl(text.source.clone()));
             Program::new(open, (&text.entry, &text.signature), PipelineParts::of(source, None))
         }
-        Given::Image(image) => {
+        DeviceProgram::Image(image) => {
             let (code, group) = ExternalCode::image(image, label)?;
             Program::new(
                 open,
@@ -95,7 +97,9 @@ pub fn build(
                 PipelineParts::of(PipelineSource::ExternalCode(code), group),
             )
         }
-        Given::Ir(_) | Given::Host(_) => Err(given.rejected_by(label, &[ProgramForm::Text(Language::Wgsl)])),
+        DeviceProgram::Ir(_) | DeviceProgram::Host(_) => {
+            Err(given.rejected_by(label, &[ProgramForm::Text(Language::Wgsl)]))
+        }
     }
 }
 

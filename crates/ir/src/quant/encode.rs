@@ -1,6 +1,6 @@
 //! Scalar encoders of blocks, bit for bit as ggml's reference quantizers without an importance matrix.
 //!
-//! Sums are of f32 in the order of the elements, as there. Values must be finite.
+//! Sums are in f32 and in the order of the elements, as in ggml. Values must be finite.
 //!
 //! Source: ggml-quants.c of llama.cpp, `quantize_row_*_ref`, `make_qx_quants` and `make_qkx2_quants`.
 
@@ -8,7 +8,7 @@ use half::{bf16, f16};
 
 use super::decode::{half, scale_min};
 
-/// Largest magnitude of a group of weights that counts as zero.
+/// Groups of weights whose largest magnitude is below this are quantized to zero.
 const GROUP_EPSILON: f32 = 1e-15;
 
 pub fn f32(x: &[f32], block: &mut [u8]) {
@@ -27,17 +27,17 @@ fn set_half(block: &mut [u8], at: usize, value: f32) {
     block[at..at + 2].copy_from_slice(&f16::from_f32(value).to_le_bytes());
 }
 
-/// Returns the inverse, zero of zero.
+/// Returns 1 / x, or 0 if x is 0.
 fn inverse(x: f32) -> f32 {
     if x == 0.0 { 0.0 } else { 1.0 / x }
 }
 
-/// Returns the element of the largest magnitude, the first of several.
-fn largest(x: &[f32]) -> f32 {
+/// Returns the element of the largest magnitude, the first of equals.
+fn max_magnitude(x: &[f32]) -> f32 {
     x.iter().fold(0.0f32, |largest, x| if largest.abs() < x.abs() { *x } else { largest })
 }
 
-/// Returns the nearest integer, the even one of two, of a number below 2²².
+/// Rounds a number below 2²² in magnitude to the nearest integer, ties to even.
 fn nearest(x: f32) -> i32 {
     ((x + 12_582_912.0).to_bits() as i32 & 0x007f_ffff) - 0x0040_0000
 }
@@ -53,22 +53,22 @@ fn set_nibbles(q: &[u8; 32], nibbles: &mut [u8], high: Option<&mut [u8]>) {
     }
 }
 
-/// Returns the scale that makes the largest element `-offset`, and the elements as integers from 0 with that offset.
-fn around(x: &[f32], offset: f32) -> (f32, [u8; 32]) {
-    let d = largest(x) / -offset;
+/// Returns the scale that maps the element of the largest magnitude to `-offset`, and the elements as unsigned integers with that offset.
+fn quantize_with_offset(x: &[f32], offset: f32) -> (f32, [u8; 32]) {
+    let d = max_magnitude(x) / -offset;
     let inverse = inverse(d);
     let most = 2 * offset as u8 - 1;
     (d, std::array::from_fn(|n| ((x[n] * inverse + (offset + 0.5)) as i8 as u8).min(most)))
 }
 
 pub fn q4_0(x: &[f32], block: &mut [u8]) {
-    let (d, q) = around(x, 8.0);
+    let (d, q) = quantize_with_offset(x, 8.0);
     set_half(block, 0, d);
     set_nibbles(&q, &mut block[2..], None);
 }
 
 pub fn q5_0(x: &[f32], block: &mut [u8]) {
-    let (d, q) = around(x, 16.0);
+    let (d, q) = quantize_with_offset(x, 16.0);
     set_half(block, 0, d);
     let (high, nibbles) = block[2..].split_at_mut(4);
     set_nibbles(&q, nibbles, Some(high));
@@ -86,7 +86,7 @@ pub fn q5_1(x: &[f32], block: &mut [u8]) {
 }
 
 pub fn q8_0(x: &[f32], block: &mut [u8]) {
-    let d = largest(x).abs() / 127.0;
+    let d = max_magnitude(x).abs() / 127.0;
     let inverse = inverse(d);
     set_half(block, 0, d);
     for (q, x) in block[2..].iter_mut().zip(x) {
@@ -94,15 +94,16 @@ pub fn q8_0(x: &[f32], block: &mut [u8]) {
     }
 }
 
-/// Scale and minimum of a group, and its elements as integers from 0.
+/// Scale and minimum of a group, and its elements as unsigned integers: x ≈ scale · q − min.
 struct Affine {
     scale: f32,
-    /// Negated.
+    /// The negated minimum.
     min: f32,
     q: [u8; 32],
 }
 
-/// The scale and minimum with the least weighted error among `steps + 1` that make the largest element `most + low + step / 10`.
+/// Returns the scale and minimum with the least weighted squared error among `steps + 1` candidates, which map the largest element to
+/// `most + low + step / 10`.
 fn affine(x: &[f32], weights: &[f32; 32], most: i32, low: f32, steps: i32) -> Affine {
     let (mut min, mut max) = (x[0], x[0]);
     let (mut sum_w, mut sum_x) = (weights[0], weights[0] * x[0]);
@@ -157,7 +158,7 @@ fn affine(x: &[f32], weights: &[f32; 32], most: i32, low: f32, steps: i32) -> Af
     Affine { scale, min: -min, q }
 }
 
-/// Writes the scales of a block of Q4_K or Q5_K; returns the elements as integers.
+/// Writes the scales of a block of Q4_K or Q5_K; returns the elements as unsigned integers.
 fn affine_block(x: &[f32], block: &mut [u8], most: i32, low: f32, steps: i32) -> [u8; 256] {
     let mut groups: [Affine; 8] = std::array::from_fn(|j| {
         let x = &x[32 * j..32 * (j + 1)];
@@ -214,9 +215,10 @@ pub fn q5_k(x: &[f32], block: &mut [u8]) {
     set_nibbles_of_64(&q, &mut block[48..]);
 }
 
-/// The scale of 16 elements with the least error, weighted by their squares, and the elements as integers from 0 with the offset 32.
+/// Returns the scale of 16 elements with the least squared error, weighted by their squares, and the elements as unsigned integers with the
+/// offset 32.
 fn symmetric(x: &[f32]) -> (f32, [u8; 16]) {
-    let max = largest(x);
+    let max = max_magnitude(x);
     if max.abs() < GROUP_EPSILON {
         return (0.0, [0; 16]);
     }
@@ -245,7 +247,7 @@ fn symmetric(x: &[f32]) -> (f32, [u8; 16]) {
 pub fn q6_k(x: &[f32], block: &mut [u8]) {
     let mut groups: [(f32, [u8; 16]); 16] = std::array::from_fn(|j| symmetric(&x[16 * j..16 * (j + 1)]));
     let scales: [f32; 16] = std::array::from_fn(|j| groups[j].0);
-    let max_scale = largest(&scales);
+    let max_scale = max_magnitude(&scales);
     if max_scale.abs() < GROUP_EPSILON {
         return block.fill(0);
     }

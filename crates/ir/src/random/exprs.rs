@@ -132,8 +132,8 @@ impl Generator<'_> {
         let (dtype, lanes) = (ty.dtype()?, ty.lanes());
         let mut loads = Vec::new();
         for (mem, len) in self.inputs.clone() {
-            if self.b.mem_dtype(mem) == dtype && (self.options.beyond || lanes as u64 <= len) {
-                let index = match self.options.beyond {
+            if self.b.mem_dtype(mem) == dtype && (self.options.out_of_bounds || lanes as u64 <= len) {
+                let index = match self.options.out_of_bounds {
                     true => self.index(depth).0,
                     false => self.within(len - lanes as u64 + 1, depth).0,
                 };

@@ -190,7 +190,7 @@ impl<'o> Generator<'o> {
 
     /// Chooses a length: `elems`, up to `more` more, or a few less if accesses out of bounds are enabled.
     fn about(&mut self, elems: u64, more: u64) -> u64 {
-        let least = if self.options.beyond { elems.saturating_sub(3).max(1) } else { elems };
+        let least = if self.options.out_of_bounds { elems.saturating_sub(3).max(1) } else { elems };
         self.random.between(least, elems + more)
     }
 

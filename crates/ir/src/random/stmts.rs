@@ -88,7 +88,7 @@ impl Generator<'_> {
             return self.let_value();
         }
         let (mem, op, len) = self.random.pick(&self.atomics);
-        let reach = len + if self.options.beyond { self.random.below(3) } else { 0 };
+        let reach = len + if self.options.out_of_bounds { self.random.below(3) } else { 0 };
         let (index, _) = self.within(reach, 2);
         let value = self.value(self.b.mem_dtype(mem).into(), 3);
         self.b.atomic(op, mem, index, value, None, Guard::Checked);

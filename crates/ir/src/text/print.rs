@@ -40,7 +40,7 @@ struct Printer<'k> {
 enum Name {
     Inline,
     Wanted,
-    Given(u32),
+    Numbered(u32),
 }
 
 impl<'k> Printer<'k> {
@@ -120,10 +120,10 @@ impl<'k> Printer<'k> {
                     let (text, number) = (self.composed(id), self.next_name);
                     self.start_line();
                     self.put(format_args!("%{number} := {text}\n"));
-                    self.named[id.index()] = Name::Given(number);
+                    self.named[id.index()] = Name::Numbered(number);
                     self.next_name += 1;
                 }
-            } else if !matches!(name, Name::Given(_)) && seen.insert(id) {
+            } else if !matches!(name, Name::Numbered(_)) && seen.insert(id) {
                 pending.push((id, true));
                 let operands = self.kernel.exprs.get(id).operands();
                 pending.extend(operands.iter().rev().filter(|operand| **operand < id).map(|operand| (*operand, false)));
@@ -233,7 +233,7 @@ impl<'k> Printer<'k> {
     fn expr(&self, id: ExprId) -> String {
         match self.named.get(id.index()) {
             None => "?".to_string(),
-            Some(Name::Given(number)) => format!("%{number}"),
+            Some(Name::Numbered(number)) => format!("%{number}"),
             Some(Name::Inline | Name::Wanted) => self.composed(id),
         }
     }

@@ -17,7 +17,7 @@ fn options() -> [Options; 3] {
         subgroups: false,
         matrices: false,
         atomics: false,
-        beyond: false,
+        out_of_bounds: false,
         statements: 10,
     };
     [all.clone(), Options { transcendentals: true, matrices: true, ..all }, plain]

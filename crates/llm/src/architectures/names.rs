@@ -1,5 +1,5 @@
-//! Names of tensors, without `.weight` and `.bias`. `{}` stands for the number of the block, `{e}` for that of the expert; experts
-//! without it are stacked in one tensor. An empty name stands for a tensor that the world does not have.
+//! Names of tensors, without `.weight` and `.bias`. `{}` is the number of the block, `{e}` that of the expert; experts without `{e}` are
+//! stacked in one tensor. An empty name means that the format has no such tensor.
 
 /// Names of the tensors of a decoder.
 #[derive(Debug)]

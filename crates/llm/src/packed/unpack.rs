@@ -10,7 +10,7 @@ use super::codebook;
 /// `codebook` is that of [`Encoding::codebook`], if the encoding has one: i8 `[vectors, width]`, or `[vectors]` for a width of one.
 pub(super) fn unpack(weight: &Tensor, codebook: Option<&Tensor>, encoding: Encoding, k: usize) -> Tensor {
     let block = || Blocks(weight.unflatten(-1, &[k / encoding.block_elems(), encoding.block_bytes()]));
-    let codebook = || codebook.expect("a matrix in an encoding with a codebook has it");
+    let codebook = || codebook.expect("a weight in an encoding with a codebook comes with it");
     let values = match encoding {
         Encoding::F32 | Encoding::F16 | Encoding::BF16 => return weight.cast(DType::F32),
         Encoding::Q4_0 => q4_0(&block()),
@@ -94,7 +94,7 @@ fn word_bits(bytes: &Tensor) -> Tensor {
     byte_bits(bytes).flatten(-2, -1)
 }
 
-/// Returns elements `[…, n]` as f32 `[…, groups, n / groups]`.
+/// Returns elements `[…, groups · size]` as f32 `[…, groups, size]`.
 fn grouped(x: &Tensor, groups: usize, size: usize) -> Tensor {
     x.cast(DType::F32).unflatten(-1, &[groups, size])
 }
@@ -121,8 +121,8 @@ fn q8_0(block: &Blocks) -> Tensor {
     block.half(0) * block.signed(2, 32)
 }
 
-/// Returns the 2-bit values of `halves` times 32 bytes `[…, 32 halves]` in the order of the elements, `[…, 128 halves]`.
-fn crumbs(bytes: &Tensor, halves: usize) -> Tensor {
+/// Returns the 2-bit values of bytes `[…, 32 · halves]` in the order of the elements, `[…, 128 · halves]`.
+fn two_bit_values(bytes: &Tensor, halves: usize) -> Tensor {
     let parts = bytes.unflatten(-1, &[halves, 32]);
     let groups = [0, 2, 4, 6].map(|shift| bits(&parts, shift, 2));
     Tensor::stack(&groups, -2).flatten(-3, -1)
@@ -132,7 +132,7 @@ fn q2_k(block: &Blocks) -> Tensor {
     let scales = block.bytes(0, 16);
     let scale = block.half(80) * bits(&scales, 0, 4).cast(DType::F32);
     let min = block.half(82) * bits(&scales, 4, 4).cast(DType::F32);
-    let q = grouped(&crumbs(&block.bytes(16, 64), 2), 16, 16);
+    let q = grouped(&two_bit_values(&block.bytes(16, 64), 2), 16, 16);
     (scale.unsqueeze(-1) * q - min.unsqueeze(-1)).flatten(-2, -1)
 }
 
@@ -143,7 +143,7 @@ fn q3_k(block: &Blocks) -> Tensor {
     // Bit j of the 32 bytes belongs to the j-th group of 32 elements.
     let shifts = Tensor::arange(8).unsqueeze(-1);
     let is_high = block.bytes(0, 32).unsqueeze(-2).bitwise_right_shift(&shifts).bitwise_and(&Tensor::full([], 1i32));
-    let q = crumbs(&block.bytes(32, 64), 2) + is_high.flatten(-2, -1) * 4.0;
+    let q = two_bit_values(&block.bytes(32, 64), 2) + is_high.flatten(-2, -1) * 4.0;
     (scale.unsqueeze(-1) * (grouped(&q, 16, 16) - 4.0)).flatten(-2, -1)
 }
 
@@ -181,11 +181,12 @@ fn q6_k(block: &Blocks) -> Tensor {
     let scale = block.half(208) * block.signed(192, 16);
     // 128 elements at a time: 64 low nibbles, then 64 high nibbles.
     let low = nibbles(&block.bytes(0, 128).unflatten(-1, &[2, 64])).flatten(-2, -1);
-    let q = low + crumbs(&block.bytes(128, 64), 2) * 16.0;
+    let q = low + two_bit_values(&block.bytes(128, 64), 2) * 16.0;
     (scale.unsqueeze(-1) * (grouped(&q, 16, 16) - 32.0)).flatten(-2, -1)
 }
 
-/// Returns the trits of bytes `[…, n]`, each a fraction of 243 with `digits` places to the base 3: `[…, digits · n]`.
+/// Returns the base-3 digits of bytes `[…, n]`, the highest digit first: `[…, digits · n]`. A byte is the number of its digits scaled from
+/// 0 .. 243 to 0 .. 256.
 fn trits(bytes: &Tensor, digits: i32) -> Tensor {
     let powers = (0..digits).map(|digit| bytes * f64::from(3i32.pow(digit as u32)));
     let fractions = bits(&Tensor::stack(powers.collect::<Vec<_>>(), -2).flatten(-2, -1), 0, 8);
@@ -198,5 +199,5 @@ fn tq1_0(block: &Blocks) -> Tensor {
 }
 
 fn tq2_0(block: &Blocks) -> Tensor {
-    block.half(64) * (crumbs(&block.bytes(0, 64), 2).cast(DType::F32) - 1.0)
+    block.half(64) * (two_bit_values(&block.bytes(0, 64), 2).cast(DType::F32) - 1.0)
 }

@@ -35,7 +35,7 @@ const TOLERANCE: f32 = 1e-5;
 const DEVICE_TOLERANCE: f32 = 1e-4;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum World {
+enum Format {
     Gguf,
     Folder,
 }
@@ -66,17 +66,17 @@ impl Case {
     }
 
     /// Logits after `tokens`, step by step with these numbers of tokens; the configuration is changed before weights are read.
-    fn run(&self, world: World, steps: &[usize], change: impl Fn(&mut Config)) -> Result<Vec<Vec<f32>>> {
+    fn run(&self, format: Format, steps: &[usize], change: impl Fn(&mut Config)) -> Result<Vec<Vec<f32>>> {
         let context = self.context();
-        let (config, weights) = match world {
-            World::Gguf => {
+        let (config, weights) = match format {
+            Format::Gguf => {
                 let file = Gguf::open(&path(&format!("models/{}.gguf", self.name)))?;
                 let mut config = Config::from_gguf(&file)?;
                 change(&mut config);
                 let weights = Weights::from_gguf(&file, &config, context, &mut |_, _| {})?;
                 (config, weights)
             }
-            World::Folder => {
+            Format::Folder => {
                 let folder = Folder::open(&path(&format!("models/{}", self.name)))?;
                 let mut config = Config::from_folder(&folder)?;
                 change(&mut config);
@@ -132,11 +132,11 @@ fn prefill_and_cached_steps_equal_transformers_in_both_worlds() {
         for name in MODELS {
             let case = Case::new(name);
             let count = case.tokens.len();
-            for world in [World::Gguf, World::Folder] {
+            for format in [Format::Gguf, Format::Folder] {
                 // All at once; then a few and one by one.
                 let one_by_one: Vec<usize> = std::iter::once(3).chain((3..count).map(|_| 1)).collect();
                 for steps in [vec![count], one_by_one] {
-                    let logits = case.run(world, &steps, |_| {}).unwrap_or_else(|error| panic!("{name}: {error}"));
+                    let logits = case.run(format, &steps, |_| {}).unwrap_or_else(|error| panic!("{name}: {error}"));
                     let mut position = 0;
                     for (logits, step) in logits.iter().zip(&steps) {
                         position += step;
@@ -144,7 +144,7 @@ fn prefill_and_cached_steps_equal_transformers_in_both_worlds() {
                         let limit = TOLERANCE * case.largest();
                         assert!(
                             off <= limit,
-                            "{name} of {world:?} after {position} tokens: off by {off}, over {limit}"
+                            "{name} of {format:?} after {position} tokens: off by {off}, over {limit}"
                         );
                     }
                 }
@@ -282,7 +282,7 @@ fn no_field_of_the_configuration_can_be_ignored_unseen() {
         for (field, name, ignore) in IGNORED {
             let case = Case::new(name);
             let count = case.tokens.len();
-            match case.run(World::Folder, &[count], ignore) {
+            match case.run(Format::Folder, &[count], ignore) {
                 // Its tensors are left over.
                 Err(error) => assert!(error.message().contains("is not part of the architecture"), "{field}: {error}"),
                 Ok(logits) => {

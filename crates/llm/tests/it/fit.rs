@@ -37,7 +37,7 @@ fn estimates_are_within_a_twentieth_of_the_measured_peak() {
             model.logits(&mut cache, &vec![1; context], 0).unwrap();
             model.logits(&mut cache, &[1], context - 1).unwrap();
             let stats = device.memory_stats();
-            // Headers and padding of the mapped files are no weights.
+            // Headers and padding of the mapped files are not counted as weights.
             let peak = stats.peak_allocated - start + tensor_bytes(name);
             let off = (estimate.total() as f64 - peak as f64).abs() / peak as f64;
             assert!(off <= 0.05, "{name}: {} bytes were estimated, {peak} measured", estimate.total());

@@ -466,7 +466,7 @@ fn divisions(bytes: &[u8]) -> usize {
 /// The text of a table, its delimiter (a tab if the file's name says so), and how many cells it has at most.
 fn open(path: &Path, encoding: Option<TextEncoding>, budget: &ReadBudget) -> Result<(String, u8, usize)> {
     let read = read_text(path, encoding, budget)?;
-    // What becomes of it: where each cell ends and all of their text; and while a record is read, where its cells end.
+    // Budget of the table: the end of each cell, the text of all cells, and the ends of the cells of the record that is being read.
     let cells = divisions(read.as_bytes()) + 1;
     budget.take_values(cells, 2 * size_of::<u32>(), path)?;
     budget.take(read.len() as u64, path)?;

@@ -36,7 +36,7 @@ pub(super) fn number(cell: &str) -> Option<f64> {
 ///
 /// Other orders are ambiguous and stay words.
 fn date(cell: &str) -> Option<f64> {
-    // Four digits and a separator: most cells are no dates.
+    // Four digits and a separator: most cells are not dates.
     let separator = *cell.as_bytes().get(4)?;
     if !matches!(separator, b'-' | b'/') || !cell.as_bytes()[..4].iter().all(u8::is_ascii_digit) {
         return None;

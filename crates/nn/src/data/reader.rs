@@ -89,7 +89,7 @@ mod one_or_several {
 
     #[derive(Deserialize)]
     #[serde(untagged)]
-    enum Said {
+    enum OneOrSeveral {
         One(String),
         Several(Vec<String>),
     }
@@ -103,10 +103,10 @@ mod one_or_several {
     }
 
     pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
-        Ok(match Option::<Said>::deserialize(from)? {
+        Ok(match Option::<OneOrSeveral>::deserialize(from)? {
             None => Vec::new(),
-            Some(Said::One(one)) => vec![one],
-            Some(Said::Several(several)) => several,
+            Some(OneOrSeveral::One(one)) => vec![one],
+            Some(OneOrSeveral::Several(several)) => several,
         })
     }
 }

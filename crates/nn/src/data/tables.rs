@@ -265,7 +265,7 @@ impl<'a> TableExamples<'a> {
             .collect())
     }
 
-    /// Data made of them that knows where they end.
+    /// Returns a data set of these examples with the lengths of their sequences, if they are sequences.
     fn ending(&self, data: Dataset) -> Result<Dataset> {
         match self.sequence {
             Some(_) => data.with_seq_lengths(self.rows.iter().map(|rows| rows.len() as i32).collect()),

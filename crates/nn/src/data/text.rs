@@ -22,7 +22,7 @@ const MOST_CHARACTERS: usize = 8192;
 pub fn load(path: &Path, encoding: Option<TextEncoding>) -> Result<String> {
     let budget = ReadBudget::for_file(path)?;
     let text = read_text(path, encoding, &budget)?;
-    // What becomes of it: characters, their places, features and targets.
+    // Budget of the data set: characters, their indices, features and targets.
     budget.take_values(text.len(), 4 * size_of::<f32>(), path)?;
     Ok(text)
 }

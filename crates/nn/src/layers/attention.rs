@@ -23,7 +23,7 @@ pub struct MultiHeadAttention {
     /// Number of key and value heads; a divisor of `num_heads`.
     pub num_kv_heads: usize,
     /// True if [`Layer::forward`] applies a causal mask: each position attends only to itself and earlier ones.
-    pub causal: bool,
+    pub is_causal: bool,
 }
 
 impl MultiHeadAttention {
@@ -37,7 +37,7 @@ impl MultiHeadAttention {
         let shared = embed_dim / num_heads.max(1) * num_kv_heads;
         let mut linear = |outputs: usize| Linear::new(embed_dim, outputs, rng);
         let (query, key, value, output) = (linear(embed_dim), linear(shared), linear(shared), linear(embed_dim));
-        MultiHeadAttention { query, key, value, output, num_heads, num_kv_heads, causal: false }
+        MultiHeadAttention { query, key, value, output, num_heads, num_kv_heads, is_causal: false }
     }
 
     /// Attends from `queries` to `source`, `[batch, length, width]` each, and projects the result.
@@ -100,14 +100,14 @@ pub(super) fn seen_from(input: &Tensor, source: &Tensor, pass: &ForwardContext<'
 }
 
 impl Layer for MultiHeadAttention {
-    /// Applies self-attention; padding and, if `causal`, later positions are masked.
+    /// Applies self-attention; padding and, if `is_causal`, later positions are masked.
     #[track_caller]
     fn forward(&self, input: &Tensor, pass: &mut ForwardContext<'_>) -> Tensor {
         let mask = seen(input, pass);
         self.attend(
             input,
             input,
-            &AttentionOptions { is_causal: self.causal, attn_mask: mask.as_ref(), ..AttentionOptions::default() },
+            &AttentionOptions { is_causal: self.is_causal, attn_mask: mask.as_ref(), ..AttentionOptions::default() },
             pass,
         )
     }

@@ -31,14 +31,15 @@ impl Layer for RandomShift {
 impl RandomShift {
     /// Shifts along one axis, by selecting per example among all shifted views of the padded input.
     fn along(&self, x: &Tensor, axis: usize, dims: &[usize], pass: &mut ForwardContext<'_>) -> Tensor {
-        let ways = 2 * self.max_shift + 1;
+        let shifts = 2 * self.max_shift + 1;
         let Some(drawn) = pass.draw(&one_for_each_example(dims), Rng::uniform_like) else { return x.clone() };
-        let drawn = (drawn * ways as f64).cast(DType::I32);
+        let drawn = (drawn * shifts as f64).cast(DType::I32);
         let mut widths = vec![(0, 0); dims.len()];
         widths[axis] = (self.max_shift, self.max_shift);
         let padded = x.pad(&widths);
-        let moved = |way: usize| padded.narrow(axis as isize, way, dims[axis]);
-        (1..ways).fold(moved(0), |result, way| moved(way).where_self(&drawn.eq(&Tensor::scalar(way as i32)), &result))
+        let moved = |shift: usize| padded.narrow(axis as isize, shift, dims[axis]);
+        (1..shifts)
+            .fold(moved(0), |result, shift| moved(shift).where_self(&drawn.eq(&Tensor::scalar(shift as i32)), &result))
     }
 }
 

@@ -70,7 +70,7 @@ impl LayerSpec {
                 memory: source,
             } => {
                 let layer = MultiHeadAttention::with_kv_heads(last, *heads, key_heads.unwrap_or(*heads), rng);
-                let attention = MultiHeadAttention { causal: *causal, ..layer };
+                let attention = MultiHeadAttention { is_causal: *causal, ..layer };
                 match source.is_empty() {
                     true => Box::new(attention),
                     false => Box::new(CrossAttention { attention, memory: all(source, input, rng) }),

@@ -6,11 +6,11 @@ use super::layer_spec::LayerSpec;
 use super::{Network, shape};
 
 /// Effect of a layer on valid lengths.
-enum Ends {
+enum LengthEffect {
     /// The layer acts on each time step alone, or masks the padding.
     Kept,
     /// The output has no time axis.
-    Gone,
+    Removed,
     /// The layer would mix padding into valid outputs.
     Mixed,
 }
@@ -23,10 +23,10 @@ impl Network {
     pub fn check_variable_lengths(&self) -> Result<()> {
         let shapes = self.layer_shapes()?;
         for (at, layer) in self.layers.iter().enumerate() {
-            match layer.ends(&shapes[at]) {
-                Ends::Kept => {}
-                Ends::Gone => return Ok(()),
-                Ends::Mixed => {
+            match layer.length_effect(&shapes[at]) {
+                LengthEffect::Kept => {}
+                LengthEffect::Removed => return Ok(()),
+                LengthEffect::Mixed => {
                     let what = "it mixes time steps, so it does not support sequences of different lengths";
                     return Err(Error::mistake(shape::complaint(&self.layers, at, what))
                         .note("before `last_time_step` or `time_mean`, use only recurrent layers, encoder layers, self-attention and layers that act on each time step alone"));
@@ -38,7 +38,7 @@ impl Network {
 }
 
 impl LayerSpec {
-    fn ends(&self, input: &[usize]) -> Ends {
+    fn length_effect(&self, input: &[usize]) -> LengthEffect {
         use LayerSpec::*;
         match self {
             Relu {}
@@ -66,15 +66,15 @@ impl LayerSpec {
             | Rnn(_)
             | Lstm(_)
             | Gru(_)
-            | TransformerEncoderLayer(_) => Ends::Kept,
+            | TransformerEncoderLayer(_) => LengthEffect::Kept,
             // These act on the last axis, which is the time axis if there is no other.
             Linear { .. } | LayerNorm { .. } | RmsNorm { .. } | Softmax {} | LogSoftmax {} if input.len() > 1 => {
-                Ends::Kept
+                LengthEffect::Kept
             }
-            MultiHeadAttention { memory: source, .. } if source.is_empty() => Ends::Kept,
-            Residual { layers, shortcut } if kept(layers, input) && kept(shortcut, input) => Ends::Kept,
-            ActivationCheckpoint { layers } if kept(layers, input) => Ends::Kept,
-            LastTimeStep {} | TimeMean {} => Ends::Gone,
+            MultiHeadAttention { memory: source, .. } if source.is_empty() => LengthEffect::Kept,
+            Residual { layers, shortcut } if kept(layers, input) && kept(shortcut, input) => LengthEffect::Kept,
+            ActivationCheckpoint { layers } if kept(layers, input) => LengthEffect::Kept,
+            LastTimeStep {} | TimeMean {} => LengthEffect::Removed,
             Linear { .. }
             | LayerNorm { .. }
             | RmsNorm { .. }
@@ -99,12 +99,12 @@ impl LayerSpec {
             | BatchNorm { .. }
             | GroupNorm { .. }
             | RandomShift { .. }
-            | RandomHorizontalFlip { .. } => Ends::Mixed,
+            | RandomHorizontalFlip { .. } => LengthEffect::Mixed,
         }
     }
 }
 
 fn kept(layers: &[LayerSpec], input: &[usize]) -> bool {
     let shapes = shape::through(layers, input).unwrap_or_default();
-    layers.iter().zip(&shapes).all(|(layer, input)| matches!(layer.ends(input), Ends::Kept))
+    layers.iter().zip(&shapes).all(|(layer, input)| matches!(layer.length_effect(input), LengthEffect::Kept))
 }

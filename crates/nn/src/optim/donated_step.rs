@@ -28,11 +28,11 @@ pub(super) struct AppliedStep {
 }
 
 impl UpdatedParam {
-    /// Returns the value and state that a rule computed, or the old ones if `stands` is false.
+    /// Returns the value and state that a rule computed, or the old ones if `step_ok` is false.
     pub fn gated(
         (value, state): (Tensor, Vec<Tensor>),
         before: (&Tensor, &[Tensor]),
-        stands: &Tensor,
+        step_ok: &Tensor,
     ) -> Result<UpdatedParam> {
         check_same(before.0, &value)?;
         let alike = |(old, new): (&Tensor, &Tensor)| check_same(old, new).is_ok();
@@ -42,11 +42,11 @@ impl UpdatedParam {
             new.extend(&state);
             old.extend(before.1);
         }
-        let inputs: Vec<&Tensor> = new.into_iter().chain(old).chain([stands]).collect();
+        let inputs: Vec<&Tensor> = new.into_iter().chain(old).chain([step_ok]).collect();
         let gated = Tensor::call_dyn("gate", &inputs, (), |inputs, ()| {
-            let [values @ .., stands] = inputs else { unreachable!("the last input is the condition") };
+            let [values @ .., step_ok] = inputs else { unreachable!("the last input is the condition") };
             let (new, old) = values.split_at(values.len() / 2);
-            new.iter().zip(old).map(|(new, old)| new.where_self(stands, old)).collect()
+            new.iter().zip(old).map(|(new, old)| new.where_self(step_ok, old)).collect()
         });
         let mut gated = gated?.into_iter();
         let value = gated.next().expect("the first output is the value");

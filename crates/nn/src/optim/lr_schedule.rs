@@ -17,9 +17,12 @@ pub enum LrSchedule {
         /// Factor of each change.
         gamma: f64,
     },
-    /// Multiplies by this factor at every step.
+    /// Multiplies by `gamma` at every step.
     #[doc(alias = "ExponentialLR")]
-    Exponential(f64),
+    Exponential {
+        /// Factor of each step.
+        gamma: f64,
+    },
     /// Falls from 1 to `min_factor` along half a cosine, and stays there. [Loshchilov and Hutter 2017]
     #[doc(alias = "CosineAnnealingLR")]
     Cosine {
@@ -72,7 +75,7 @@ impl LrSchedule {
         match self {
             LrSchedule::Constant => 1.0,
             LrSchedule::Step { step_size: every, gamma: factor } => factor.powf((step / every.max(&1)) as f64),
-            LrSchedule::Exponential(factor) => factor.powf(step as f64),
+            LrSchedule::Exponential { gamma } => gamma.powf(step as f64),
             LrSchedule::Cosine { t_max: steps, min_factor: floor } => {
                 half_cosine(1.0, *floor, step as f64 / (*steps).max(1) as f64)
             }

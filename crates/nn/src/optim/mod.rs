@@ -340,7 +340,7 @@ impl<R: UpdateRule> Optimizer<R> {
 
     async fn step_by(
         &mut self,
-        arrival: WaitMode,
+        wait_mode: WaitMode,
         model: &mut dyn Module,
         loss: Tensor,
         pass: ForwardContext<'_>,
@@ -354,20 +354,20 @@ impl<R: UpdateRule> Optimizer<R> {
             // The memory that the evaluation of the initial parameters used is not needed again.
             loss.device().cloned().map_or_else(Device::current, Ok)?.trim_memory();
         }
-        self.apply(arrival, model, trained, (loss, gradients), pass).await
+        self.apply(wait_mode, model, trained, (loss, gradients), pass).await
     }
 
     /// Makes a step with these gradients, or skips it if an accumulated micro-batch overflowed.
     async fn apply(
         &mut self,
-        arrival: WaitMode,
+        wait_mode: WaitMode,
         model: &mut dyn Module,
         trained: Vec<(String, Tensor)>,
         (loss, gradients): (Tensor, Vec<Tensor>),
         pass: ForwardContext<'_>,
     ) -> Result<f64> {
         if self.overflowed {
-            let value = self.check_loss(arrival.number(&loss.cast(DType::F32).sum(..)).await?)?;
+            let value = self.check_loss(wait_mode.number(&loss.cast(DType::F32).sum(..)).await?)?;
             self.overflowed = false;
             return Ok(value);
         }
@@ -380,7 +380,7 @@ impl<R: UpdateRule> Optimizer<R> {
         let mut updates = pass.into_updates();
         let AppliedStep { report, grad_finite, new_state: fresh } =
             self.make(model, (&checked.params, values), planned, &mut updates)?;
-        let StepOutcome { loss, applied } = self.check_finite(arrival, &report, &checked, &grad_finite).await?;
+        let StepOutcome { loss, applied } = self.check_finite(wait_mode, &report, &checked, &grad_finite).await?;
         if applied {
             StateUpdate::commit(&updates, model)?;
             self.state.extend(fresh);
@@ -480,12 +480,12 @@ impl<R: UpdateRule> Optimizer<R> {
     /// Evaluates a step's report: returns the loss and whether the step is applied, and updates the loss scale.
     async fn check_finite(
         &mut self,
-        arrival: WaitMode,
+        wait_mode: WaitMode,
         report: &Tensor,
         checked: &Checked,
         grad_finite: &[Tensor],
     ) -> Result<StepOutcome> {
-        let [loss, finite] = arrival.numbers(report).await?[..] else {
+        let [loss, finite] = wait_mode.numbers(report).await?[..] else {
             unreachable!("a report is two numbers");
         };
         let (loss, step) = (self.check_loss(f64::from(loss))?, self.steps + 1);
@@ -494,7 +494,7 @@ impl<R: UpdateRule> Optimizer<R> {
             None => {
                 let message = format!(
                     "the loss of step {step} is {loss}, but {}; the parameters from before the step are kept",
-                    checked.not_finite(arrival, grad_finite).await?
+                    checked.not_finite(wait_mode, grad_finite).await?
                 );
                 Err(Error::diverged(message)
                     .note("use a smaller learning rate, or a form of the loss that is differentiable there"))
@@ -504,7 +504,7 @@ impl<R: UpdateRule> Optimizer<R> {
                 if !applied && scale.scale < GradScaler::SMALLEST {
                     let message = format!(
                         "step {step} overflows even at the smallest loss scale: {}",
-                        checked.not_finite(arrival, grad_finite).await?
+                        checked.not_finite(wait_mode, grad_finite).await?
                     );
                     return Err(Error::diverged(message).note("use bf16 or f32, which have a larger range"));
                 }

@@ -50,9 +50,9 @@ impl Checked {
     }
 
     /// Describes the first checked tensor that is not finite.
-    pub async fn not_finite(&self, arrival: WaitMode, grad_finite: &[Tensor]) -> Result<String> {
+    pub async fn not_finite(&self, wait_mode: WaitMode, grad_finite: &[Tensor]) -> Result<String> {
         for (at, finite) in grad_finite.iter().enumerate() {
-            if arrival.number(finite).await?.is_finite() {
+            if wait_mode.number(finite).await?.is_finite() {
                 continue;
             }
             return Ok(match at.checked_sub(self.params.len()) {

@@ -301,11 +301,13 @@ fn a_summary_counts_parameters_and_activations() {
         let frozen = frozen.summary().unwrap();
         assert_eq!((&frozen.layers, frozen.trainable_parameters, frozen.frozen_parameters), (&summary.layers, 0, 694));
         assert!(frozen.to_string().contains("\n0 trainable parameters, 694 frozen, 8 in buffers, 2808 bytes"));
-        let mut partly = model.clone();
-        partly.layers.layers[0].freeze().unwrap();
-        let partly = partly.summary().unwrap();
-        assert_eq!((partly.trainable_parameters, partly.frozen_parameters), (8 + 650, 36));
-        assert!(partly.to_string().contains("\n658 trainable parameters, 36 frozen, 8 in buffers, 2808 bytes"));
+        let mut partially_frozen = model.clone();
+        partially_frozen.layers.layers[0].freeze().unwrap();
+        let partially_frozen = partially_frozen.summary().unwrap();
+        assert_eq!((partially_frozen.trainable_parameters, partially_frozen.frozen_parameters), (8 + 650, 36));
+        assert!(
+            partially_frozen.to_string().contains("\n658 trainable parameters, 36 frozen, 8 in buffers, 2808 bytes")
+        );
         let text = summary.to_string();
         assert!(text.contains("  1  conv        [4, 8, 8]                 36         144\n"), "{text}");
         assert!(

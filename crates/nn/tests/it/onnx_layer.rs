@@ -247,14 +247,14 @@ for i, tolerance in enumerate([1e-6, 1e-3]):
     std::fs::remove_dir_all(&folder).unwrap();
 }
 
-/// Networks that are no layers of one input and one output are refused, and so are descriptions that are not ONNX.
+/// Networks without exactly one input and one output are refused as layers, and so are descriptions that are not ONNX.
 #[test]
 fn other_networks_are_refused() {
     Device::get("cpu").unwrap().scope(|| {
         let fails = |bytes: &[u8]| parse(bytes).to_model(None).unwrap_err().message().to_string();
         let summed = graph(&[node("ReduceSum", &["x"], "y", &[("keepdims", 0)])], &[], (1, 3));
-        let said = fails(&summed);
-        assert!(said.contains("its first axis must be the batch"), "{said}");
+        let message = fails(&summed);
+        assert!(message.contains("its first axis must be the batch"), "{message}");
         let dynamic = graph(&[node("Relu", &["x"], "y", &[])], &[], (1, 0));
         assert_eq!(fails(&dynamic), "the lengths of the input `x` are dynamic");
         let model = parse(&dynamic).to_model(Some(&[7])).unwrap();

@@ -142,7 +142,7 @@ fn missing_values_by_policy() {
     let error = reader::open(&file("targets.csv", text), &ReadOptions::default()).unwrap_err();
     assert!(error.message().ends_with("targets.csv:3: kind: the target is missing"), "{error}");
     assert_eq!(open("targets.csv", text, &with(MissingValues::Drop)).dataset.len(), 3);
-    // A column without any value is no feature.
+    // A column without any value is not used as a feature.
     let empty = open("empty.csv", "x,z,kind\n1,,a\n2,NA,b\n3,,a\n", &ReadOptions::default());
     assert_eq!(empty.dataset.features, [1.0, 2.0, 3.0]);
     assert!(empty.assumptions.iter().any(|note| note.ends_with("z: no row has a value; the column is left out")));

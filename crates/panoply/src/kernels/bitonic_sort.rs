@@ -48,7 +48,7 @@ pub fn merge_near(x: &mut [u32], run: usize) {
     x[first + local + GROUP] = own[local + GROUP];
 }
 
-pub(super) const SHIPPED: BuiltinKernel = BuiltinKernel {
+pub(super) const BUILTIN: BuiltinKernel = BuiltinKernel {
     name: "bitonic_sort",
     about: "bitonic sort",
     source: include_str!("bitonic_sort.rs"),

@@ -23,7 +23,7 @@ pub fn histogram(x: &[u8], counts: &mut [u32]) {
     atomic_add(&mut counts[local], own[local]);
 }
 
-pub(super) const SHIPPED: BuiltinKernel = BuiltinKernel {
+pub(super) const BUILTIN: BuiltinKernel = BuiltinKernel {
     name: "histogram",
     about: "histogram of bytes with atomic additions",
     source: include_str!("histogram.rs"),

@@ -30,7 +30,7 @@ pub fn mandelbrot(turns: &mut [u32], width: usize, height: usize, most: u32) {
     turns[row * width + column] = escape(re, im, most);
 }
 
-pub(super) const SHIPPED: BuiltinKernel = BuiltinKernel {
+pub(super) const BUILTIN: BuiltinKernel = BuiltinKernel {
     name: "mandelbrot",
     about: "escape times of the Mandelbrot set",
     source: include_str!("mandelbrot.rs"),

@@ -30,7 +30,7 @@ pub fn matmul<T: Float, const N: usize>(a: &[T], b: &[T], c: &mut [T], m: usize,
     }
 }
 
-pub(super) const SHIPPED: BuiltinKernel = BuiltinKernel {
+pub(super) const BUILTIN: BuiltinKernel = BuiltinKernel {
     name: "matmul",
     about: "matrix product with tiles in shared memory",
     source: include_str!("matmul.rs"),

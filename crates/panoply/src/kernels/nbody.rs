@@ -57,7 +57,7 @@ pub fn nbody(bodies: &[f32], speeds: &mut [f32], moved: &mut [f32], step: f32) {
     }
 }
 
-pub(super) const SHIPPED: BuiltinKernel = BuiltinKernel {
+pub(super) const BUILTIN: BuiltinKernel = BuiltinKernel {
     name: "nbody",
     about: "all-pairs n-body simulation",
     source: include_str!("nbody.rs"),

@@ -59,7 +59,7 @@ pub fn cipher(blocks: &[u32], out: &mut [u32]) {
     out[i * 4 + 3] = d;
 }
 
-pub(super) const SHIPPED: BuiltinKernel = BuiltinKernel {
+pub(super) const BUILTIN: BuiltinKernel = BuiltinKernel {
     name: "philox",
     about: "counter-based random numbers (Philox)",
     source: include_str!("philox.rs"),

@@ -46,7 +46,7 @@ pub fn add_totals(y: &mut [u32], totals: &[u32]) {
     }
 }
 
-pub(super) const SHIPPED: BuiltinKernel = BuiltinKernel {
+pub(super) const BUILTIN: BuiltinKernel = BuiltinKernel {
     name: "prefix_scan",
     about: "prefix sum of an array",
     source: include_str!("prefix_scan.rs"),

@@ -32,7 +32,7 @@ pub fn sum(x: &[f32], sums: &mut [f32]) {
     }
 }
 
-pub(super) const SHIPPED: BuiltinKernel = BuiltinKernel {
+pub(super) const BUILTIN: BuiltinKernel = BuiltinKernel {
     name: "reduction",
     about: "sum of an array",
     source: include_str!("reduction.rs"),

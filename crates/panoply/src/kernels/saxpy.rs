@@ -14,7 +14,7 @@ pub fn saxpy(a: f32, x: &[f32], y: &mut [f32]) {
     }
 }
 
-pub(super) const SHIPPED: BuiltinKernel = BuiltinKernel {
+pub(super) const BUILTIN: BuiltinKernel = BuiltinKernel {
     name: "saxpy",
     about: "y += a x",
     source: include_str!("saxpy.rs"),

@@ -27,7 +27,7 @@ pub fn softmax(x: &[f32], y: &mut [f32], width: usize) {
     }
 }
 
-pub(super) const SHIPPED: BuiltinKernel = BuiltinKernel {
+pub(super) const BUILTIN: BuiltinKernel = BuiltinKernel {
     name: "softmax",
     about: "softmax of each row",
     source: include_str!("softmax.rs"),

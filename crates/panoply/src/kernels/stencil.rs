@@ -19,7 +19,7 @@ pub fn heat(now: &[f32], next: &mut [f32], width: usize, height: usize, rate: f3
     }
 }
 
-pub(super) const SHIPPED: BuiltinKernel = BuiltinKernel {
+pub(super) const BUILTIN: BuiltinKernel = BuiltinKernel {
     name: "stencil",
     about: "heat diffusion stencil",
     source: include_str!("stencil.rs"),

@@ -23,7 +23,7 @@ pub fn transpose<T: Number, const N: usize>(x: &[T], y: &mut [T], width: usize, 
     }
 }
 
-pub(super) const SHIPPED: BuiltinKernel = BuiltinKernel {
+pub(super) const BUILTIN: BuiltinKernel = BuiltinKernel {
     name: "transpose",
     about: "matrix transpose with tiles in shared memory",
     source: include_str!("transpose.rs"),

@@ -23,10 +23,10 @@ fn cuda() -> Device {
 #[test]
 fn builtin_kernels_agree() {
     let device = cuda();
-    for shipped in kernels::ALL {
+    for builtin in kernels::ALL {
         let verdict =
-            shipped.check(&device, Size::Tiny, SEED).unwrap_or_else(|error| panic!("{}: {error}", shipped.name));
-        assert!(verdict.passed(), "{}: {verdict}", shipped.name);
+            builtin.check(&device, Size::Tiny, SEED).unwrap_or_else(|error| panic!("{}: {error}", builtin.name));
+        assert!(verdict.passed(), "{}: {verdict}", builtin.name);
     }
     assert_eq!(device.memory_stats().buffers, 0, "every buffer is freed");
 }

@@ -1,13 +1,13 @@
 //! Runs the first examples, which check their own results, on every device.
 
+#[path = "../../examples/04_builtin_kernels.rs"]
+mod builtin;
 #[path = "../../examples/02_work_groups.rs"]
 mod groups;
 #[path = "../../examples/03_mandelbrot.rs"]
 mod mandelbrot;
 #[path = "../../examples/01_saxpy.rs"]
 mod saxpy;
-#[path = "../../examples/04_builtin_kernels.rs"]
-mod shipped;
 
 #[test]
 fn the_examples_run_on_every_device() {
@@ -21,5 +21,5 @@ fn the_examples_run_on_every_device() {
 
 #[test]
 fn the_builtin_kernels_are_right_on_every_device() {
-    shipped::main().expect("the example runs on all devices");
+    builtin::main().expect("the example runs on all devices");
 }

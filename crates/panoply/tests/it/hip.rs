@@ -75,8 +75,8 @@ fn stated(assembly: &str, name: &str) -> u32 {
 }
 
 /// Returns every built-in kernel with its name.
-fn shipped() -> Vec<(&'static str, Verified<Kernel>)> {
-    let all = kernels::ALL.iter().flat_map(|shipped| shipped.kernels.iter());
+fn builtin() -> Vec<(&'static str, Verified<Kernel>)> {
+    let all = kernels::ALL.iter().flat_map(|builtin| builtin.kernels.iter());
     all.map(|(name, build)| (*name, verify(build().expect("it builds")).expect("it verifies"))).collect()
 }
 
@@ -96,7 +96,7 @@ card has run them.
         .to_string();
     ARCHITECTURES.iter().for_each(|(architecture, _)| table += &format!(" {architecture} |"));
     table += &format!("\n|---|{}\n", "---|".repeat(ARCHITECTURES.len()));
-    for (name, kernel) in shipped() {
+    for (name, kernel) in builtin() {
         table += &format!("| `{name}` |");
         for (architecture, wave) in ARCHITECTURES {
             let [narrow, wide] = [32, 64].map(|bits| {
@@ -188,7 +188,7 @@ fn waves_of_32_compute_the_same() {
 
 /// Compiles every kernel with the driver's runtime compiler, for every GPU that it supports.
 fn runtime_compiler() {
-    let kernels = shipped();
+    let kernels = builtin();
     let Err(absent) = hip::compile(None, "", &render(&kernels[0].1, 64, 64)) else {
         panic!("an empty architecture was accepted")
     };
@@ -229,10 +229,10 @@ fn rocm() -> Option<Device> {
 #[test]
 fn builtin_kernels_agree() {
     let Some(device) = rocm() else { return };
-    for shipped in kernels::ALL {
+    for builtin in kernels::ALL {
         let verdict =
-            shipped.check(&device, Size::Tiny, SEED).unwrap_or_else(|error| panic!("{}: {error}", shipped.name));
-        assert!(verdict.passed(), "{}: {verdict}", shipped.name);
+            builtin.check(&device, Size::Tiny, SEED).unwrap_or_else(|error| panic!("{}: {error}", builtin.name));
+        assert!(verdict.passed(), "{}: {verdict}", builtin.name);
     }
     assert_eq!(device.memory_stats().buffers, 0, "every buffer is freed");
 }

@@ -1,6 +1,5 @@
 //! Integration tests of the facade and its devices: one program, a module for each capability under test.
 
-mod accuracy;
 mod autotune;
 mod compile_fail_kernel;
 mod compile_fail_network;
@@ -14,6 +13,7 @@ mod first_examples;
 mod fusion_snapshot;
 mod hip;
 mod kernel;
+mod math_mode;
 mod mixed_vendor_example;
 mod multi_gpu;
 mod naga_translation;

@@ -60,8 +60,8 @@ fn the_second_is_taken() {
     assert_eq!((selection.device.device_string(), selection.is_fallback), ("cuda:1", false));
     let [(candidate, why)] = &*selection.rejected else { panic!("{:?}", selection.rejected) };
     assert!(candidate == "cuda:0" && why.reason.starts_with(BROKEN) && why.fix.is_some(), "{why:?}");
-    assert_eq!(registry.for_bytes(1 << 20).unwrap().device_string(), "cuda:1");
-    let error = registry.for_bytes(1 << 40).unwrap_err();
+    assert_eq!(registry.with_free_memory(1 << 20).unwrap().device_string(), "cuda:1");
+    let error = registry.with_free_memory(1 << 40).unwrap_err();
     assert!(error.notes()[0].starts_with(BROKEN) && error.notes()[1].starts_with("cuda:1: 256.0 MiB free"), "{error}");
 }
 

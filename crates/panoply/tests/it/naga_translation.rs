@@ -83,15 +83,15 @@ fn builtin_kernels_translate_to_msl_and_hlsl() {
         [("clang++-19", "MSL"), ("glslangValidator", "HLSL")].map(|(name, loses)| is_here(name, loses));
     let mut count = 0;
     for target in targets() {
-        let shipped = kernels::ALL.iter().flat_map(|shipped| shipped.kernels.iter());
-        let shipped = shipped
+        let builtin = kernels::ALL.iter().flat_map(|builtin| builtin.kernels.iter());
+        let builtin = builtin
             .map(|(name, build)| (name.to_string(), verify(build().expect("it builds")).expect("it verifies"), true));
         let random = (1..=15).map(|seed| {
             let dtypes = DType::ALL.into_iter().filter(|dtype| *dtype != DType::F64).collect();
             let options = Random { dtypes, transcendentals: seed % 5 == 0, ..Random::default() };
             (format!("random-{seed}"), case(seed, &options).kernel, false)
         });
-        for (name, kernel, ships) in shipped.chain(random) {
+        for (name, kernel, ships) in builtin.chain(random) {
             let (program, entry) = program(&kernel, &target);
             let metal = program.metal().expect("it translates to MSL");
             let direct3d = program.direct3d().expect("it translates to HLSL");

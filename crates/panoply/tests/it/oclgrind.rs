@@ -36,8 +36,8 @@ fn child() {
 fn oclgrind_reports_no_errors_in_builtin_kernels() {
     if let Some(log) = vendors::vendor("oclgrind").run("kernels", vendors::OCLGRIND) {
         vendors::assert_clean(&log);
-        for shipped in kernels::ALL {
-            assert!(log.contains(&format!("{}: ", shipped.name)), "{} did not run\n{log}", shipped.name);
+        for builtin in kernels::ALL {
+            assert!(log.contains(&format!("{}: ", builtin.name)), "{} did not run\n{log}", builtin.name);
         }
         println!("{log}");
     }
@@ -73,12 +73,12 @@ fn trains() {
 fn kernels_that_ship() {
     let device = Device::get("opencl:0").expect("oclgrind is the only driver");
     assert!(device.info().kind == Backend::OpenCl && device.info().name.contains("Oclgrind"), "{device}");
-    for shipped in kernels::ALL {
+    for builtin in kernels::ALL {
         let started = std::time::Instant::now();
-        let verdict = shipped.check(&device, Size::Tiny, SEED);
-        let verdict = verdict.unwrap_or_else(|error| panic!("{}: {error}", shipped.name));
-        assert!(verdict.passed(), "{}: {verdict}", shipped.name);
-        println!("{}: {:.1?}", shipped.name, started.elapsed());
+        let verdict = builtin.check(&device, Size::Tiny, SEED);
+        let verdict = verdict.unwrap_or_else(|error| panic!("{}: {error}", builtin.name));
+        assert!(verdict.passed(), "{}: {verdict}", builtin.name);
+        println!("{}: {:.1?}", builtin.name, started.elapsed());
     }
 }
 

@@ -58,7 +58,7 @@ fn products(capability: u32) -> Vec<(String, Arc<Verified<Kernel>>)> {
     let [a, b] = [0, 1].map(|leaf| graph.push(Op::Input(leaf), &[], [2048, 2048], DType::BF16));
     let product = graph.push(Op::MatMul, &[a, b], [2048, 2048], DType::BF16);
     graph.outputs.push(product);
-    let options = plan::Options { accuracy: MathMode::Standard, variants: true, ..plan::Options::default() };
+    let options = plan::Options { math_mode: MathMode::Standard, variants: true, ..plan::Options::default() };
     let plan = plan::plan_with(&options, &graph, &Target::cuda_minimum(capability), &|_| false).expect("it plans");
     let PlanStep::Kernel { kernel, .. } = &plan.steps[0] else { panic!("no kernel: {plan}") };
     let others = plan.variants.values().flatten().map(|variant| variant.kernel.clone());
@@ -125,8 +125,8 @@ fn assemble(ptxas: &Path, kernel: &Verified<Kernel>, capability: u32, index_bits
 }
 
 /// Returns every built-in kernel with its name.
-fn shipped() -> Vec<(&'static str, Verified<Kernel>)> {
-    let all = kernels::ALL.iter().flat_map(|shipped| shipped.kernels.iter());
+fn builtin() -> Vec<(&'static str, Verified<Kernel>)> {
+    let all = kernels::ALL.iter().flat_map(|builtin| builtin.kernels.iter());
     all.map(|(name, build)| (*name, verify(build().expect("it builds")).expect("it verifies"))).collect()
 }
 
@@ -144,7 +144,7 @@ says so. These are counts, not timings; [timings of an H100](cuda-h100.md) are e
         .to_string();
     CAPABILITIES.iter().for_each(|capability| table += &format!(" sm_{capability} |"));
     table += &format!("\n|---|{}\n", "---|".repeat(CAPABILITIES.len()));
-    for (name, kernel) in shipped() {
+    for (name, kernel) in builtin() {
         table += &format!("| `{name}` |");
         for capability in CAPABILITIES {
             let costs = costs(&ptxas, name, &kernel, capability);

@@ -87,7 +87,7 @@ fn builtin_kernels_are_valid() {
     if !tools() {
         return;
     }
-    for (_, build) in kernels::ALL.iter().flat_map(|shipped| shipped.kernels.iter()) {
+    for (_, build) in kernels::ALL.iter().flat_map(|builtin| builtin.kernels.iter()) {
         let kernel = verify(build().expect("it builds")).expect("it verifies");
         for target in targets() {
             [32, 64].iter().for_each(|bits| check(&render(&kernel, &target, *bits)));
@@ -162,10 +162,10 @@ fn without_f16() -> Option<Device> {
 #[test]
 fn builtin_kernels_agree() {
     for device in device().into_iter().chain(without_f16()) {
-        for shipped in kernels::ALL {
+        for builtin in kernels::ALL {
             let verdict =
-                shipped.check(&device, Size::Tiny, SEED).unwrap_or_else(|error| panic!("{}: {error}", shipped.name));
-            assert!(verdict.passed(), "{}: {verdict}", shipped.name);
+                builtin.check(&device, Size::Tiny, SEED).unwrap_or_else(|error| panic!("{}: {error}", builtin.name));
+            assert!(verdict.passed(), "{}: {verdict}", builtin.name);
         }
         assert_eq!(device.memory_stats().buffers, 0, "every buffer is freed");
     }

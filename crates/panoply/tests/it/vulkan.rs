@@ -26,10 +26,10 @@ fn vulkan() -> Vec<Device> {
 #[test]
 fn builtin_kernels_agree() {
     for device in vulkan() {
-        for shipped in kernels::ALL {
-            let verdict = shipped.check(&device, Size::Tiny, SEED);
-            let verdict = verdict.unwrap_or_else(|error| panic!("{} on {device}: {error}", shipped.name));
-            assert!(verdict.passed(), "{} on {device}: {verdict}", shipped.name);
+        for builtin in kernels::ALL {
+            let verdict = builtin.check(&device, Size::Tiny, SEED);
+            let verdict = verdict.unwrap_or_else(|error| panic!("{} on {device}: {error}", builtin.name));
+            assert!(verdict.passed(), "{} on {device}: {verdict}", builtin.name);
         }
     }
 }

@@ -4,7 +4,7 @@ use panoply_ir::kernel::Access;
 use panoply_ir::{DType, Element, Scalar};
 
 use crate::memory::buffer::Buffer;
-use crate::memory::storage::{Storage, Touch};
+use crate::memory::storage::{Storage, StorageAccess};
 use crate::program::compiled_kernel::{CompiledKernel, ParameterKind};
 
 /// One argument of a launch.
@@ -90,10 +90,10 @@ macro_rules! from_scalar {
 from_scalar!(bool, i8, i16, i32, i64, u8, u16, u32, u64, panoply_ir::f16, panoply_ir::bf16, f32, f64);
 
 /// Returns the kernel's access to each buffer among the arguments.
-pub(super) fn touches<'a>(
+pub(super) fn accesses<'a>(
     prepared: &'a CompiledKernel,
     args: &'a [LaunchArg<'a>],
-) -> impl Iterator<Item = Touch<'a>> + Clone + 'a {
+) -> impl Iterator<Item = StorageAccess<'a>> + Clone + 'a {
     prepared.params().iter().zip(args).filter_map(|(param, arg)| match (param.kind, arg.view()) {
         (ParameterKind::Buffer { access, .. }, Some(view)) => Some((view.storage, access)),
         (ParameterKind::Buffer { access: Access::In | Access::Out | Access::InOut, .. }, None)

@@ -8,14 +8,14 @@ use panoply_ir::kernel::Access;
 use panoply_ir::routine::Routine;
 use panoply_ir::{Error, Result};
 
-use super::argument::{LaunchArg, StorageView, touches};
+use super::argument::{LaunchArg, StorageView, accesses};
 use super::{Grid, check, entry};
 use crate::device::Device;
-use crate::memory::storage::{Storage, Touch};
+use crate::memory::storage::{Storage, StorageAccess};
 use crate::profile::entry::{ActivityKind, Entry};
 use crate::program::compiled_kernel::CompiledKernel;
 use crate::queue::event::Event;
-use crate::queue::{Queue, copy_step, fill_step};
+use crate::queue::{Queue, copy_command, fill_command};
 
 /// A command for a device.
 #[derive(Debug)]
@@ -103,8 +103,8 @@ impl Device {
         for one in work {
             steps.push(one.step(self)?);
         }
-        let touches = work.iter().flat_map(Command::touches);
-        let ticket = self.enqueue(queue.id(), &steps, touches, is_timed, |position| work[position].entry())?;
+        let accesses = work.iter().flat_map(Command::accesses);
+        let ticket = self.enqueue(queue.id(), &steps, accesses, is_timed, |position| work[position].entry())?;
         Ok(Event::new(self.clone(), queue.id(), ticket))
     }
 }
@@ -130,11 +130,11 @@ impl Command<'_> {
             Command::Copy { from, to } => {
                 at_home(from)?;
                 at_home(to)?;
-                copy_step(from, to)
+                copy_command(from, to)
             }
             Command::Fill { to, pattern } => {
                 at_home(to)?;
-                fill_step(to, pattern)
+                fill_command(to, pattern)
             }
         }
     }
@@ -153,15 +153,15 @@ impl Command<'_> {
         }
     }
 
-    pub(super) fn touches(&self) -> impl Iterator<Item = Touch<'_>> + Clone {
+    pub(super) fn accesses(&self) -> impl Iterator<Item = StorageAccess<'_>> + Clone {
         let mut kernel = None;
         let mut routine = None;
-        let mut others: [Option<Touch<'_>>; 2] = [None; 2];
+        let mut others: [Option<StorageAccess<'_>>; 2] = [None; 2];
         match self {
-            Command::Kernel { prepared, args, .. } => kernel = Some(touches(prepared, args)),
+            Command::Kernel { prepared, args, .. } => kernel = Some(accesses(prepared, args)),
             Command::Routine { routine: done, buffers, epilogue } => {
                 routine = Some(buffers.iter().copied().zip(done.operands().map(|operand| operand.access)));
-                kernel = epilogue.as_ref().map(|epilogue| touches(epilogue.prepared, &epilogue.args));
+                kernel = epilogue.as_ref().map(|epilogue| accesses(epilogue.prepared, &epilogue.args));
             }
             Command::Copy { from, to } => others = [Some((*from, Access::In)), Some((*to, Access::Out))],
             Command::Fill { to, .. } => others = [Some((*to, Access::Out)), None],

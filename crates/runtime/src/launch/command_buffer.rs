@@ -10,7 +10,7 @@ use panoply_ir::{DType, Error, Result, Scalar, Target};
 
 use super::command::Command;
 use crate::device::Device;
-use crate::memory::storage::{Storage, Touch};
+use crate::memory::storage::{Storage, StorageAccess};
 use crate::profile::entry::Entry;
 use crate::program::compiled_kernel::CompiledKernel;
 use crate::queue::event::Event;
@@ -73,7 +73,7 @@ impl Device {
                 *before = Some(if before.is_none_or(|before| before == access) { access } else { Access::InOut });
             }
         }
-        let buffers: usize = work.iter().map(|one| one.touches().count()).sum();
+        let buffers: usize = work.iter().map(|one| one.accesses().count()).sum();
         let placed = places.iter().filter(|place| matches!(place.source, BindingKind::Binding { .. })).count();
         if buffers != placed {
             return Err(Error::mistake(format!(
@@ -155,12 +155,12 @@ impl CommandBuffer {
 
     fn submit(&self, bindings: &[&Storage], slots: &[Scalar]) -> Result<Event> {
         let regions: Vec<Region> = bindings.iter().map(|storage| storage.region()).collect();
-        let touches = bindings.iter().zip(&self.bindings);
-        let touches = touches.filter_map(|(storage, binding)| Some((*storage, binding.access?) as Touch<'_>));
+        let accesses = bindings.iter().zip(&self.bindings);
+        let accesses = accesses.filter_map(|(storage, binding)| Some((*storage, binding.access?) as StorageAccess<'_>));
         let (device, queue) = (&self.device, QueueId::DEFAULT);
         let mut held = self.command_buffer.lock().unwrap_or_else(PoisonError::into_inner);
         let command_buffer = held.as_mut().expect("the command buffer is present until drop");
-        let ticket = device.in_order(queue, touches, || match device.profiler().recording() {
+        let ticket = device.in_order(queue, accesses, || match device.profiler().recording() {
             None => device.raw().replay(queue, command_buffer, &regions, slots),
             Some(profile) => {
                 command_buffer.set(&regions, slots);

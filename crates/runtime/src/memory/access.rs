@@ -11,7 +11,7 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use panoply_ir::kernel::Access;
 use panoply_ir::{Error, Result};
 
-use super::storage::Touch;
+use super::storage::StorageAccess;
 
 /// A lock guard, held until dropped.
 #[expect(dead_code, reason = "a guard is held, not read")]
@@ -22,8 +22,8 @@ pub(crate) enum AccessLock<'s> {
 
 /// Locks the allocations that one submission accesses, each once, in order of address, so that submissions cannot deadlock. Fails if it
 /// writes memory that is read-only.
-pub(crate) fn lock<'s>(touches: impl Iterator<Item = Touch<'s>>) -> Result<Vec<AccessLock<'s>>> {
-    let wanted = touches.map(|(storage, access)| match access != Access::In {
+pub(crate) fn lock<'s>(accesses: impl Iterator<Item = StorageAccess<'s>>) -> Result<Vec<AccessLock<'s>>> {
+    let wanted = accesses.map(|(storage, access)| match access != Access::In {
         true if storage.is_read_only() => Err(Error::mistake(format!(
             "{storage:?} is host memory that is used in place and cannot be written; copy it with `.to(&device)`"
         ))),

@@ -52,7 +52,7 @@ impl<T: Element> Buffer<T> {
         Ok(Buffer { storage, len, elements: PhantomData })
     }
 
-    pub(crate) fn undefined(device: &Device, len: usize) -> Result<Buffer<T>> {
+    pub(crate) fn empty(device: &Device, len: usize) -> Result<Buffer<T>> {
         let bytes = (len as u64).checked_mul(size_of::<T>() as u64);
         let bytes = bytes.ok_or_else(|| Error::mistake(format!("{len} elements of {} exceed 64 bits", T::DTYPE)))?;
         Buffer::from_storage(Storage::allocate(device, bytes)?)

@@ -240,8 +240,8 @@ impl Pool {
     }
 
     /// Returns the memory held, by tag, largest first.
-    pub fn holders(&self) -> Vec<TaggedMemory> {
-        self.lock().live.holders()
+    pub fn memory_by_tag(&self) -> Vec<TaggedMemory> {
+        self.lock().live.by_tag()
     }
 
     fn cap_error(&self, state: &State, requested: u64) -> Error {
@@ -274,7 +274,7 @@ fn bytes_of(kept: &[FreeBlock]) -> u64 {
 
 /// `; largest: weights 40.0 MiB, untagged 2.0 MiB`.
 fn largest(state: &State) -> String {
-    let names: Vec<String> = state.live.holders().iter().take(3).map(ToString::to_string).collect();
+    let names: Vec<String> = state.live.by_tag().iter().take(3).map(ToString::to_string).collect();
     if names.is_empty() { String::new() } else { format!("; largest: {}", names.join(", ")) }
 }
 

@@ -195,7 +195,7 @@ impl Storage {
 }
 
 /// A storage and the type of access to it.
-pub(crate) type Touch<'a> = (&'a Storage, Access);
+pub(crate) type StorageAccess<'a> = (&'a Storage, Access);
 
 impl fmt::Debug for Storage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -36,16 +36,16 @@ impl Live {
     }
 
     /// Returns the bytes by tag, largest first.
-    pub fn holders(&self) -> Vec<TaggedMemory> {
+    pub fn by_tag(&self) -> Vec<TaggedMemory> {
         let mut sums: HashMap<Option<Arc<str>>, (u64, u64)> = HashMap::new();
         for (bytes, tag) in self.rows.iter().flatten() {
             let sum = sums.entry(tag.clone()).or_default();
             sum.0 += bytes;
             sum.1 += 1;
         }
-        let mut holders: Vec<TaggedMemory> =
+        let mut tagged: Vec<TaggedMemory> =
             sums.into_iter().map(|(tag, (bytes, buffers))| TaggedMemory { tag, bytes, buffers }).collect();
-        holders.sort_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| a.tag.cmp(&b.tag)));
-        holders
+        tagged.sort_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| a.tag.cmp(&b.tag)));
+        tagged
     }
 }

@@ -50,7 +50,7 @@ struct Use {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Accessor {
     /// A command of a queue.
-    Step,
+    Command,
     /// The host, which detects failures.
     Host,
 }

@@ -211,7 +211,7 @@ impl Device {
     /// # Errors
     /// No device has enough free memory.
     pub fn with_free_memory(bytes: u64) -> Result<Device> {
-        Registry::global()?.for_bytes(bytes)
+        Registry::global()?.with_free_memory(bytes)
     }
 
     /// Returns all devices, including software implementations, those of preferred backends first.
@@ -225,9 +225,9 @@ impl Device {
     /// Returns the number of devices of a backend.
     ///
     /// # Errors
-    /// There are none; the error names the reason.
-    pub fn count(kind: Backend) -> Result<usize> {
-        Ok(Registry::global()?.devices(kind)?.iter().filter(|device| device.info().variant.is_none()).count())
+    /// The backend has no device; the error names the reason.
+    pub fn count(backend: Backend) -> Result<usize> {
+        Ok(Registry::global()?.devices(backend)?.iter().filter(|device| device.info().variant.is_none()).count())
     }
 }
 
@@ -236,7 +236,7 @@ impl Registry {
     ///
     /// # Errors
     /// No device has enough; the notes list the free memory of each.
-    pub fn for_bytes(&self, bytes: u64) -> Result<Device> {
+    pub fn with_free_memory(&self, bytes: u64) -> Result<Device> {
         let report = self.device_report()?;
         let hardware = report.devices().filter(|device| !device.info().is_software && device.info().variant.is_none());
         let mut error = Error::new(

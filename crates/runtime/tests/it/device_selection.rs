@@ -236,10 +236,10 @@ fn device_is_selected_by_free_memory() {
         })
     };
     let registry = registry(vec![sized(Backend::OpenCl, 4 << 30), sized(Backend::Cpu, 16 << 30)]);
-    assert_eq!(registry.for_bytes(3 << 30).unwrap().device_string(), "opencl:0");
+    assert_eq!(registry.with_free_memory(3 << 30).unwrap().device_string(), "opencl:0");
     let _held = registry.get("opencl:0").unwrap().allocate(2 << 20).unwrap();
-    assert_eq!(registry.for_bytes(4 << 30).unwrap().device_string(), "cpu");
-    let error = registry.for_bytes(17 << 30).unwrap_err();
+    assert_eq!(registry.with_free_memory(4 << 30).unwrap().device_string(), "cpu");
+    let error = registry.with_free_memory(17 << 30).unwrap_err();
     assert!(error.is_out_of_memory());
     assert_eq!(error.message(), "no device has room for 17.0 GiB; use a smaller batch or model");
     assert_eq!(error.notes(), ["opencl:0: 4.0 GiB free of 4.0 GiB", "cpu: 16.0 GiB free of 16.0 GiB"]);

@@ -79,8 +79,8 @@ pub const ROWS: &[Row] = &[
     smooth("matrix_power below 0", &[any(&[4, 4])], |x| (steady(&x[0]) / 2.0).matrix_power(-2)),
     smooth("solve", &[any(&[2, 5, 5]), any(&[2, 5, 3])], |x| steady(&x[0]).solve(&x[1])),
     smooth("lstsq", &[any(&[7, 4]), any(&[7])], |x| steady(&x[0]).lstsq(&x[1].unsqueeze(1))),
-    smooth("inverse", &[any(&[2, 4, 4])], |x| steady(&x[0]).inv()),
-    smooth("determinant", &[any(&[3, 4, 4])], |x| (steady(&x[0]) / 4.0).det()),
+    smooth("inv", &[any(&[2, 4, 4])], |x| steady(&x[0]).inv()),
+    smooth("det", &[any(&[3, 4, 4])], |x| (steady(&x[0]) / 4.0).det()),
     smooth("slogdet", &[any(&[3, 4, 4])], |x| {
         let Slogdet { sign, logabsdet } = steady(&x[0]).slogdet();
         sign * logabsdet

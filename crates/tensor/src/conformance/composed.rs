@@ -15,11 +15,11 @@ const IMAGE: Input = any(&[2, 3, 7, 6]);
 /// Every row.
 pub const ROWS: &[Row] = &[
     // Windows, convolution, pooling.
-    smooth("windows", &[any(&[2, 9])], |x| x[0].unfold(&Window::new([3])).exp()),
-    smooth("windows apart", &[any(&[2, 11])], |x| {
+    smooth("unfold", &[any(&[2, 9])], |x| x[0].unfold(&Window::new([3])).exp()),
+    smooth("unfold non-overlapping", &[any(&[2, 11])], |x| {
         x[0].unfold(&Window { kernel_size: [2], stride: [4], padding: [1], dilation: [2] }).exp()
     }),
-    smooth("windows with stride and dilation", &[any(&[9, 13])], |x| {
+    smooth("unfold with stride and dilation", &[any(&[9, 13])], |x| {
         x[0].unfold(&Window { kernel_size: [3, 4], stride: [2, 3], dilation: [2, 3], ..Window::new([3, 4]) }).exp()
     }),
     smooth("conv1d", &[any(&[2, 3, 10]), any(&[4, 3, 3])], |x| x[0].conv(&x[1], &ConvOptions::<1>::default())),
@@ -41,19 +41,19 @@ pub const ROWS: &[Row] = &[
         x[0].conv(&x[1], &ConvOptions { padding: [1, 0, 1], ..ConvOptions::default() })
     }),
     smooth("conv of 1 × 1", &[IMAGE, any(&[5, 3, 1, 1])], |x| x[0].conv(&x[1], &ConvOptions::<2>::default()).relu()),
-    smooth("conv1d transposed", &[any(&[2, 3, 5]), any(&[3, 4, 3])], |x| {
+    smooth("conv_transpose1d", &[any(&[2, 3, 5]), any(&[3, 4, 3])], |x| {
         x[0].conv_transpose(
             &x[1],
             &ConvTransposeOptions { stride: [2], padding: [1], output_padding: [1], ..ConvTransposeOptions::default() },
         )
     }),
-    smooth("conv2d transposed", &[any(&[1, 4, 4, 3]), any(&[4, 2, 2, 3])], |x| {
+    smooth("conv_transpose2d", &[any(&[1, 4, 4, 3]), any(&[4, 2, 2, 3])], |x| {
         x[0].conv_transpose(
             &x[1],
             &ConvTransposeOptions { stride: [2, 3], dilation: [2, 1], groups: 2, ..ConvTransposeOptions::default() },
         )
     }),
-    smooth("conv3d transposed", &[any(&[1, 2, 3, 2, 3]), any(&[2, 3, 2, 3, 2])], |x| {
+    smooth("conv_transpose3d", &[any(&[1, 2, 3, 2, 3]), any(&[2, 3, 2, 3, 2])], |x| {
         let conv = ConvOptions { stride: [2, 1, 2], padding: [1, 0, 0], dilation: [1, 2, 1], groups: 1 };
         x[0].conv_transpose(&x[1], &ConvTransposeOptions { output_padding: [1, 0, 0], ..conv.into() })
     }),
@@ -272,8 +272,8 @@ pub const ROWS: &[Row] = &[
             )
         },
     ),
-    smooth("rope by halves", &[any(&[2, 3, 5, 8]), whole(&[5], 40.0)], |x| x[0].rope(&x[1], &RopeOptions::default())),
-    smooth("rope by pairs", &[any(&[2, 5, 6]), whole(&[5], 40.0)], |x| {
+    smooth("rope rotate_half", &[any(&[2, 3, 5, 8]), whole(&[5], 40.0)], |x| x[0].rope(&x[1], &RopeOptions::default())),
+    smooth("rope interleaved", &[any(&[2, 5, 6]), whole(&[5], 40.0)], |x| {
         x[0].rope(&x[1], &RopeOptions { base: 100.0, style: RopeStyle::Interleaved })
     }),
     // Losses.
@@ -292,18 +292,18 @@ pub const ROWS: &[Row] = &[
         };
         x[0].cross_entropy_with_options(&x[1], &options)
     }),
-    smooth("cross_entropy of shares", &[any(&[6, 10]), any(&[6, 10])], |x| {
+    smooth("cross_entropy of probabilities", &[any(&[6, 10]), any(&[6, 10])], |x| {
         x[0].cross_entropy_with_options(&x[1].softmax(-1), &CrossEntropyOptions::default())
     }),
     smooth("cross_entropy of many positions", &[any(&[2, 5, 3, 2]), whole(&[2, 3, 2], 5.0), any(&[2, 3, 2])], |x| {
         let options = CrossEntropyOptions { reduction: Reduction::None, ..CrossEntropyOptions::default() };
         x[0].cross_entropy_with_options(&x[1], &options) * &x[2]
     }),
-    smooth("cross_entropy of shares, summed", &[any(&[2, 5, 3]), any(&[2, 5, 3])], |x| {
+    smooth("cross_entropy of probabilities, summed", &[any(&[2, 5, 3]), any(&[2, 5, 3])], |x| {
         let options = CrossEntropyOptions { reduction: Reduction::Sum, ..CrossEntropyOptions::default() };
         x[0].cross_entropy_with_options(&x[1].softmax(1), &options)
     }),
-    smooth("nll of many positions", &[any(&[2, 5, 3]), whole(&[2, 3], 5.0)], |x| {
+    smooth("nll_loss of many positions", &[any(&[2, 5, 3]), whole(&[2, 3], 5.0)], |x| {
         x[0].log_softmax(1).nll_loss(&x[1], Reduction::None).exp()
     }),
     smooth(
@@ -324,7 +324,7 @@ pub const ROWS: &[Row] = &[
         let target = x[0].narrow(1, 0, 1).squeeze(1).sign();
         x[0].log_softmax(-1).kl_div(&x[1], none) * x[0].cosine_embedding_loss(&x[2], &target, 0.1, none)
     }),
-    smooth("nll", &[any(&[6, 10]), whole(&[6], 10.0)], |x| x[0].nll_loss(&x[1], Reduction::Mean)),
+    smooth("nll_loss", &[any(&[6, 10]), whole(&[6], 10.0)], |x| x[0].nll_loss(&x[1], Reduction::Mean)),
     smooth("binary_cross_entropy", &[SHARE, within(&[5, 7], 0.0, 1.0)], |x| {
         x[0].binary_cross_entropy(&x[1], Reduction::Mean)
     }),
@@ -335,5 +335,5 @@ pub const ROWS: &[Row] = &[
         let alike = x[2].cast(x[0].dtype()) * 2.0 - 1.0;
         x[0].cosine_embedding_loss(&x[1], &alike, 0.1, Reduction::Mean)
     }),
-    smooth("hinge", &[A, B], |x| x[0].hinge_loss(&x[1].sign(), Reduction::Mean)),
+    smooth("hinge_loss", &[A, B], |x| x[0].hinge_loss(&x[1].sign(), Reduction::Mean)),
 ];

@@ -14,7 +14,7 @@ pub const ROWS: &[Row] = &[
     smooth("abs", &[A], |x| x[0].abs()),
     smooth("exp", &[A], |x| x[0].exp()),
     smooth("exp2", &[A], |x| x[0].exp2()),
-    smooth("ln", &[POSITIVE], |x| x[0].log()),
+    smooth("log", &[POSITIVE], |x| x[0].log()),
     smooth("log2", &[POSITIVE], |x| x[0].log2()),
     smooth("log1p", &[POSITIVE], |x| x[0].log1p()),
     smooth("expm1", &[A], |x| x[0].expm1()),
@@ -26,7 +26,7 @@ pub const ROWS: &[Row] = &[
     smooth("erf", &[A], |x| x[0].erf()),
     smooth("sqrt", &[POSITIVE], |x| x[0].sqrt()),
     smooth("rsqrt", &[POSITIVE], |x| x[0].rsqrt()),
-    smooth("recip", &[POSITIVE], |x| x[0].reciprocal()),
+    smooth("reciprocal", &[POSITIVE], |x| x[0].reciprocal()),
     smooth("square", &[A], |x| x[0].square()),
     smooth("floor", &[A], |x| x[0].floor() * 2.0),
     flat("ceil", &[A], |x| x[0].ceil()),
@@ -109,7 +109,7 @@ pub const ROWS: &[Row] = &[
         let parts = (0..9).map(|part| x[0].narrow(0, (part * 5) % 9, 1) * (part as f64 + 1.0));
         parts.reduce(|sum, part| sum * 0.5 + part).expect("there are parts")
     }),
-    smooth("write", &[any(&[4, 5]), any(&[2, 5]), any(&[4, 2])], |x| {
+    smooth("slice_scatter", &[any(&[4, 5]), any(&[2, 5]), any(&[4, 2])], |x| {
         let (two, beyond) = (Tensor::scalar(2i32), Tensor::scalar(4i64));
         x[0].slice_scatter(&x[1], 0, &two).slice_scatter(&x[2], 1, &beyond).slice_scatter(
             &x[2],
@@ -118,7 +118,7 @@ pub const ROWS: &[Row] = &[
         )
     }),
     smooth("stack", &[any(&[2, 3]), any(&[2, 3])], |x| Tensor::stack(x, 1)),
-    smooth("expand", &[any(&[3, 1])], |x| x[0].broadcast_to([4, 3, 5]).exp()),
+    smooth("broadcast_to", &[any(&[3, 1])], |x| x[0].broadcast_to([4, 3, 5]).exp()),
     // Reductions and scans.
     smooth("sum of all", &[any(&[37, 11])], |x| x[0].sum(..)),
     smooth("sum over rows", &[any(&[9, 700])], |x| x[0].sum(1)),
@@ -179,9 +179,9 @@ pub const ROWS: &[Row] = &[
     smooth("layer_norm", &[any(&[4, 30])], |x| x[0].layer_norm(1e-5)),
     smooth("rms_norm", &[any(&[4, 30])], |x| x[0].rms_norm(1e-5)),
     smooth("cross_entropy", &[any(&[6, 10]), whole(&[6], 10.0)], |x| x[0].cross_entropy(&x[1])),
-    smooth("mse", &[A, B], |x| x[0].mse_loss(&x[1], Reduction::Mean)),
-    smooth("l1", &[A, B], |x| x[0].l1_loss(&x[1], Reduction::Mean)),
-    smooth("huber", &[A, B], |x| x[0].huber_loss(&x[1], 0.7, Reduction::Mean)),
+    smooth("mse_loss", &[A, B], |x| x[0].mse_loss(&x[1], Reduction::Mean)),
+    smooth("l1_loss", &[A, B], |x| x[0].l1_loss(&x[1], Reduction::Mean)),
+    smooth("huber_loss", &[A, B], |x| x[0].huber_loss(&x[1], 0.7, Reduction::Mean)),
     smooth("binary_cross_entropy_with_logits", &[A, within(&[5, 7], 0.0, 1.0)], |x| {
         x[0].binary_cross_entropy_with_logits(&x[1], &BceOptions::default())
     }),

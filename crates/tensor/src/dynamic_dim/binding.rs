@@ -13,8 +13,11 @@ pub(crate) type LengthPattern = Vec<(DynamicDims<u32>, Vec<usize>)>;
 /// Returns the distinct dynamic lengths of the tensors.
 pub(crate) fn lengths<'a>(tensors: impl IntoIterator<Item = &'a Tensor>) -> Vec<Tensor> {
     let mut found: Vec<Tensor> = Vec::new();
-    let parts = tensors.into_iter().filter_map(|tensor| tensor.0.valid_lengths.as_ref()).flat_map(|live| &live.parts);
-    for DynamicDim { length, .. } in parts.flatten() {
+    let dynamic_dims = tensors
+        .into_iter()
+        .filter_map(|tensor| tensor.0.valid_lengths.as_ref())
+        .flat_map(|valid_lengths| &valid_lengths.dynamic_dims);
+    for DynamicDim { length, .. } in dynamic_dims.flatten() {
         if number(&found, length).is_none() {
             found.push(length.clone());
         }
@@ -28,16 +31,18 @@ pub(crate) fn pattern<'a>(tensors: impl Iterator<Item = &'a Tensor> + Clone, len
         return Vec::new();
     }
     let bounds = |of: &Tensor| -> Vec<usize> {
-        let parts = of.parts().into_iter().zip(of.0.shape.dims());
-        parts.filter_map(|(part, length)| part.map(|_| *length)).collect()
+        let dynamic_dims = of.dynamic_dims().into_iter().zip(of.0.shape.dims());
+        dynamic_dims.filter_map(|(part, length)| part.map(|_| *length)).collect()
     };
     let bounds: Vec<usize> = tensors.clone().flat_map(bounds).collect();
     let one = |tensor: &Tensor| {
-        let parts: DynamicDims<u32> = tensor.parts().iter().map(|part| Some(part.as_ref()?.resolve(lengths))).collect();
+        let dynamic_dims: DynamicDims<u32> =
+            tensor.dynamic_dims().iter().map(|part| Some(part.as_ref()?.resolve(lengths))).collect();
         let dims = tensor.0.shape.dims();
-        let any = |axis: &usize| parts[*axis].is_none() && bounds.contains(&dims[*axis]) && tensor.is_free(*axis);
+        let any =
+            |axis: &usize| dynamic_dims[*axis].is_none() && bounds.contains(&dims[*axis]) && tensor.is_free(*axis);
         let any = (0..dims.len()).filter(any).collect();
-        (parts, any)
+        (dynamic_dims, any)
     };
     tensors.map(one).collect()
 }
@@ -56,8 +61,9 @@ pub(crate) fn measured(results: &[Tensor], inputs: &[Tensor]) -> Vec<(usize, Dim
     };
     let roots: Vec<&Tensor> = results.iter().collect();
     for tensor in topological_order(&roots, |tensor| tensor.0.value.get().is_some()) {
-        let parts = tensor.0.valid_lengths.iter().flat_map(|live| live.parts.iter().flatten());
-        parts.for_each(|part| add(&part.length, &part.dim));
+        let dynamic_dims =
+            tensor.0.valid_lengths.iter().flat_map(|valid_lengths| valid_lengths.dynamic_dims.iter().flatten());
+        dynamic_dims.for_each(|part| add(&part.length, &part.dim));
         if let NodeKind::Call(body, _) = &tensor.0.source {
             body.length_inputs.iter().for_each(|(at, dim)| add(&tensor.0.inputs[*at], dim));
         }
@@ -88,10 +94,10 @@ impl ValidLengths {
     /// Returns the valid lengths of a placeholder, with `lengths` in place of the indices; `None` if it has no
     /// dynamic or data-free axes.
     pub fn bind_placeholder(
-        (parts, any): &(DynamicDims<u32>, Vec<usize>),
+        (dynamic_dims, any): &(DynamicDims<u32>, Vec<usize>),
         lengths: &[Tensor],
     ) -> Option<Box<ValidLengths>> {
-        if any.is_empty() && parts.iter().all(Option::is_none) {
+        if any.is_empty() && dynamic_dims.iter().all(Option::is_none) {
             return None;
         }
         let part = |part: &DynamicDim<u32>| DynamicDim {
@@ -99,8 +105,8 @@ impl ValidLengths {
             multiple: part.multiple,
             length: lengths[part.length as usize].clone(),
         };
-        let parts = parts.iter().map(|own| own.as_ref().map(part)).collect();
-        Some(Box::new(ValidLengths { parts, data_free_axes: any.clone(), known: Default::default() }))
+        let dynamic_dims = dynamic_dims.iter().map(|own| own.as_ref().map(part)).collect();
+        Some(Box::new(ValidLengths { dynamic_dims, data_free_axes: any.clone(), known: Default::default() }))
     }
 
     /// Returns the same with computed lengths replaced by their values.
@@ -110,8 +116,9 @@ impl ValidLengths {
             let length = Tensor::scalar(part.length.item::<i32>()?);
             Ok(DynamicDim { dim: part.dim.clone(), multiple: part.multiple, length })
         };
-        let parts: Result<DynamicDims> = self.parts.iter().map(|own| own.as_ref().map(part).transpose()).collect();
-        parts.map(ValidLengths::of)
+        let dynamic_dims: Result<DynamicDims> =
+            self.dynamic_dims.iter().map(|own| own.as_ref().map(part).transpose()).collect();
+        dynamic_dims.map(ValidLengths::of)
     }
 
     /// Returns the same with each length mapped.
@@ -121,7 +128,7 @@ impl ValidLengths {
             multiple: part.multiple,
             length: to(&part.length),
         };
-        ValidLengths::of(self.parts.iter().map(|own| own.as_ref().map(part)).collect())
+        ValidLengths::of(self.dynamic_dims.iter().map(|own| own.as_ref().map(part)).collect())
     }
 }
 

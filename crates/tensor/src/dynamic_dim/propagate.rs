@@ -19,7 +19,9 @@ pub(crate) fn primitive(op: Op, inputs: &[&Tensor], shape: Shape, dtype: DType) 
         return mistake;
     }
     match carried(&op, inputs, &shape) {
-        Ok((inputs, parts)) => Tensor::over(NodeKind::Op(op), inputs, shape, dtype, ValidLengths::of(parts)),
+        Ok((inputs, dynamic_dims)) => {
+            Tensor::over(NodeKind::Op(op), inputs, shape, dtype, ValidLengths::of(dynamic_dims))
+        }
         Err(error) => Tensor::mistake(error),
     }
 }
@@ -28,45 +30,45 @@ pub(crate) fn primitive(op: Op, inputs: &[&Tensor], shape: Shape, dtype: DType) 
 fn carried(op: &Op, inputs: &[&Tensor], shape: &Shape) -> Result<(Vec<Tensor>, DynamicDims)> {
     let x = inputs[0];
     let same = || inputs.iter().map(|input| (*input).clone()).collect::<Vec<Tensor>>();
-    let (parts, name) = (x.parts(), op.to_string());
+    let (dynamic_dims, name) = (x.dynamic_dims(), op.to_string());
     let whole = |is_whole: &dyn Fn(usize) -> bool| {
-        let kept = (0..parts.len()).all(|axis| parts[axis].is_none() || is_whole(axis));
-        if kept { Ok(parts.clone()) } else { Err(x.needs_length(&name)) }
+        let kept = (0..dynamic_dims.len()).all(|axis| dynamic_dims[axis].is_none() || is_whole(axis));
+        if kept { Ok(dynamic_dims.clone()) } else { Err(x.needs_length(&name)) }
     };
-    let (dims, rank) = (x.0.shape.dims(), parts.len());
+    let (dims, rank) = (x.0.shape.dims(), dynamic_dims.len());
     let given = match op {
         Op::Alu(_) => {
             let meeting = |axis| meet(&name, &inputs.iter().map(|input| (*input, axis)).collect::<Vec<_>>());
             (same(), (0..rank).map(meeting).collect::<Result<DynamicDims>>()?)
         }
         // A scan reads only earlier elements, which are valid.
-        Op::Cast | Op::Bitcast | Op::Scan(..) | Op::ControlDependency => (same(), parts),
+        Op::Cast | Op::Bitcast | Op::Scan(..) | Op::ControlDependency => (same(), dynamic_dims),
         Op::Reduce(reduce, axes) => {
             let filled = x.mask_padding(axes, reduce.identity(x.dtype()));
-            let parts = filled.parts();
-            (vec![filled], parts)
+            let dynamic_dims = filled.dynamic_dims();
+            (vec![filled], dynamic_dims)
         }
         Op::Reshape => (same(), reshaped(x, shape)?),
-        Op::Permute(perm) => (same(), perm.iter().map(|axis| parts[*axis].clone()).collect()),
+        Op::Permute(perm) => (same(), perm.iter().map(|axis| dynamic_dims[*axis].clone()).collect()),
         Op::Expand => (same(), whole(&|axis| dims[axis] == shape.dims()[axis])?),
         Op::Pad(widths) => (same(), whole(&|axis| widths[axis] == (0, 0))?),
         Op::Slice(slices) => (same(), whole(&|axis| slices[axis] == Slice { start: 0, step: 1, len: dims[axis] })?),
         Op::MatMul => {
             let y = inputs[1];
             let meeting = |axis| meet(&name, &[(x, axis), (y, axis)]);
-            let mut parts = (0..rank - 2).map(meeting).collect::<Result<DynamicDims>>()?;
+            let mut dynamic_dims = (0..rank - 2).map(meeting).collect::<Result<DynamicDims>>()?;
             let inner = meet(&name, &[(x, rank - 1), (y, rank - 2)])?;
-            parts.extend([x.valid_length(rank - 2).cloned(), y.valid_length(rank - 1).cloned()]);
+            dynamic_dims.extend([x.valid_length(rank - 2).cloned(), y.valid_length(rank - 1).cloned()]);
             let zero = Scalar::from_i128(x.dtype(), 0);
             let filled =
                 |x: &Tensor, axis| inner.as_ref().map_or(x.clone(), |part| x.mask_padding_of(&[(axis, part)], zero));
-            (vec![filled(x, rank - 1), filled(y, rank - 2)], parts)
+            (vec![filled(x, rank - 1), filled(y, rank - 2)], dynamic_dims)
         }
         Op::Gather(axis) => {
-            let (positions, mut parts) = (inputs[1], parts);
-            let known = parts[*axis].take().map_or(positions.clone(), |part| positions.within_part(&part));
-            parts.splice(*axis..=*axis, positions.parts());
-            (vec![x.clone(), known], parts)
+            let (positions, mut dynamic_dims) = (inputs[1], dynamic_dims);
+            let known = dynamic_dims[*axis].take().map_or(positions.clone(), |part| positions.within_part(&part));
+            dynamic_dims.splice(*axis..=*axis, positions.dynamic_dims());
+            (vec![x.clone(), known], dynamic_dims)
         }
         Op::ScatterAdd(axis) => scattered(&name, *axis, [x, inputs[1], inputs[2]])?,
         Op::SliceScatter(along) => {
@@ -74,14 +76,14 @@ fn carried(op: &Op, inputs: &[&Tensor], shape: &Shape) -> Result<(Vec<Tensor>, D
                 return Err(inputs[1].needs_length(&name));
             }
             let other = |axis: usize| match axis == *along {
-                true => Ok(parts[axis].clone()),
+                true => Ok(dynamic_dims[axis].clone()),
                 false => meet(&name, &[(x, axis), (inputs[1], axis)]),
             };
             (same(), (0..rank).map(other).collect::<Result<DynamicDims>>()?)
         }
         Op::CustomCall(..) => {
-            if let Some(partly) = inputs.iter().find(|input| input.has_dynamic_dim()) {
-                return Err(partly.needs_length(&name));
+            if let Some(dynamic) = inputs.iter().find(|input| input.has_dynamic_dim()) {
+                return Err(dynamic.needs_length(&name));
             }
             (same(), vec![None; shape.ndim()])
         }
@@ -94,10 +96,14 @@ fn carried(op: &Op, inputs: &[&Tensor], shape: &Shape) -> Result<(Vec<Tensor>, D
 /// Rows beyond the valid length get position -1, which is dropped.
 fn scattered(name: &str, along: usize, [x, positions, rows]: [&Tensor; 3]) -> Result<(Vec<Tensor>, DynamicDims)> {
     let count = positions.0.shape.ndim();
-    let mut parts = Vec::new();
+    let mut dynamic_dims = Vec::new();
     for axis in 0..x.0.shape.ndim() {
         let row = if axis < along { axis } else { axis + count - 1 };
-        parts.push(if axis == along { x.valid_length(axis).cloned() } else { meet(name, &[(x, axis), (rows, row)])? });
+        dynamic_dims.push(if axis == along {
+            x.valid_length(axis).cloned()
+        } else {
+            meet(name, &[(x, axis), (rows, row)])?
+        });
     }
     let mut beyond = Vec::new();
     for axis in 0..count {
@@ -105,7 +111,7 @@ fn scattered(name: &str, along: usize, [x, positions, rows]: [&Tensor; 3]) -> Re
     }
     let beyond: Vec<(usize, &DynamicDim<Tensor>)> = beyond.iter().map(|(axis, part)| (*axis, part)).collect();
     let known = positions.mask_padding_of(&beyond, Scalar::from_i128(positions.dtype(), -1));
-    Ok((vec![x.clone(), known, rows.clone()], parts))
+    Ok((vec![x.clone(), known, rows.clone()], dynamic_dims))
 }
 
 /// Returns the common valid part of axes that an operation aligns.
@@ -130,20 +136,20 @@ pub(crate) fn meet(op: &str, axes: &[(&Tensor, usize)]) -> Result<Option<Dynamic
 /// split off.
 fn reshaped(x: &Tensor, shape: &Shape) -> Result<DynamicDims> {
     let (from, to) = (x.0.shape.dims(), shape.dims());
-    let mut parts: DynamicDims = vec![None; to.len()];
-    for (axis, part) in x.parts().into_iter().enumerate() {
+    let mut dynamic_dims: DynamicDims = vec![None; to.len()];
+    for (axis, part) in x.dynamic_dims().into_iter().enumerate() {
         let Some(part) = part else { continue };
         let bound = part.dim.bound;
         let at = (0..to.len()).find(|at| {
             product(&to[..*at]) == product(&from[..axis])
                 && to[*at].is_multiple_of(bound)
                 && to[*at] <= MOST
-                && parts[*at].is_none()
+                && dynamic_dims[*at].is_none()
         });
         let at = at.ok_or_else(|| x.needs_length("reshape"))?;
-        parts[at] = Some(DynamicDim { multiple: to[at] / bound, ..part });
+        dynamic_dims[at] = Some(DynamicDim { multiple: to[at] / bound, ..part });
     }
-    Ok(parts)
+    Ok(dynamic_dims)
 }
 
 impl Tensor {
@@ -162,7 +168,8 @@ impl Tensor {
             if !seen.insert((Arc::as_ptr(node), axis)) {
                 continue;
             }
-            let any = node.valid_lengths.as_ref().is_some_and(|live| live.data_free_axes.contains(&axis));
+            let any =
+                node.valid_lengths.as_ref().is_some_and(|valid_lengths| valid_lengths.data_free_axes.contains(&axis));
             if any || node.shape.dims()[axis] == 1 {
                 continue;
             }

@@ -171,9 +171,9 @@ impl Tensor {
             return Err(Tensor::mistake(Error::mistake(message).note(note)));
         }
         self.counted(op)?;
-        let mut parts = positions.parts();
+        let mut dynamic_dims = positions.dynamic_dims();
         for i in (0..dims.len()).filter(|i| *i != place) {
-            parts[i] = dynamic_dim::meet(op, &[(self, i), (positions, i)]).map_err(Tensor::mistake)?;
+            dynamic_dims[i] = dynamic_dim::meet(op, &[(self, i), (positions, i)]).map_err(Tensor::mistake)?;
         }
         let strides = self.0.shape.strides();
         let (inside, along) = positions.within(dims[place]);
@@ -184,7 +184,7 @@ impl Tensor {
             let along = Tensor::arange(dims[i]);
             places += (&along * along.literal(stride as f64)).reshaped(Shape::new(around));
         }
-        Ok(places.where_self(&inside, &places.literal(-1.0)).with_lengths(&parts))
+        Ok(places.where_self(&inside, &places.literal(-1.0)).with_lengths(&dynamic_dims))
     }
 
     /// Returns which positions are in 0 .. length, and the positions as i32, or as i64 if the length does not fit in

@@ -217,12 +217,12 @@ impl Tensor {
             return vec![mistake; vectors.len()];
         }
         let shape = Shape::new(vectors.iter().map(|vector| vector.0.shape.numel()).collect::<Vec<usize>>());
-        let parts = vectors.iter().map(|vector| vector.valid_length(0).cloned()).collect();
+        let dynamic_dims = vectors.iter().map(|vector| vector.valid_length(0).cloned()).collect();
         let mut grid = Vec::with_capacity(vectors.len());
         for (axis, vector) in vectors.iter().enumerate() {
             let mut dims = vec![1; vectors.len()];
             dims[axis] = vector.0.shape.numel();
-            grid.push(vector.reshaped(dims.into()).expanded(&shape).with_lengths(&parts));
+            grid.push(vector.reshaped(dims.into()).expanded(&shape).with_lengths(&dynamic_dims));
         }
         grid
     }

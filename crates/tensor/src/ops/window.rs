@@ -138,7 +138,7 @@ impl Tensor {
             let note = format!("stride {:?}, dilation {:?}", window.stride, window.dilation);
             return Err(Tensor::mistake(Error::mistake(message).note(note)));
         };
-        self.check_static("windows", rank - N..rank)?;
+        self.check_static("unfold", rank - N..rank)?;
         Ok(counts)
     }
 

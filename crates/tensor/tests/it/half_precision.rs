@@ -164,9 +164,9 @@ fn rounded_once(what: &str, of: impl Fn(DType) -> Vec<Vec<f64>>) {
 
 #[test]
 fn half_precision_convolutions_are_exact_sums_rounded_once() {
-    for accuracy in [MathMode::Standard, MathMode::Exact] {
+    for math_mode in [MathMode::Standard, MathMode::Exact] {
         let device = Device::get("cpu").expect("the CPU is always present");
-        device.set_math_mode(accuracy);
+        device.set_math_mode(math_mode);
         device.scope(|| {
             for (groups, channels) in [(1, [5, 7]), (2, [3, 4]), (1, [40, 19])] {
                 let (one, two) = (
@@ -262,10 +262,10 @@ type Function = (&'static str, fn(&Tensor) -> Tensor);
 const FUNCTIONS: &[Function] = &[
     ("sqrt", Tensor::sqrt),
     ("rsqrt", Tensor::rsqrt),
-    ("recip", Tensor::reciprocal),
+    ("reciprocal", Tensor::reciprocal),
     ("exp", Tensor::exp),
     ("expm1", Tensor::expm1),
-    ("ln", Tensor::log),
+    ("log", Tensor::log),
     ("log1p", Tensor::log1p),
     ("log10", Tensor::log10),
     ("tanh", Tensor::tanh),
@@ -310,7 +310,7 @@ fn apart(x: u16, y: u16) -> i32 {
 }
 
 /// Functions whose gradient is computed from the rounded result, as in PyTorch.
-const SLOPES_OF_RESULTS: [&str; 4] = ["rsqrt", "expm1", "tanh", "sigmoid"];
+const DERIVATIVES_OF_RESULTS: [&str; 4] = ["rsqrt", "expm1", "tanh", "sigmoid"];
 
 /// Each function of every 16-bit float agrees with f64 except for the last place, and so does its gradient. From 1 on, the error of a
 /// difference from 1 in f32 is allowed as well.
@@ -326,7 +326,7 @@ fn functions_of_every_16_bit_float_are_rounded_once() {
             for (name, op) in FUNCTIONS {
                 let grad =
                     |x: &Tensor| op(x).sum(..).gradients(&[x]).expect("the function is differentiable").remove(0);
-                let (steps, near) = match SLOPES_OF_RESULTS.contains(name) {
+                let (steps, near) = match DERIVATIVES_OF_RESULTS.contains(name) {
                     true => (4, if dtype == DType::F16 { 1.0 / 1024.0 } else { 1.0 / 128.0 }),
                     false => (2, 4e-6),
                 };
@@ -462,13 +462,13 @@ fn half_precision_losses_do_not_overflow_before_their_mean() {
 fn half_precision_losses_equal_f64_rounded_once() {
     type Of = fn(&Tensor, &Tensor) -> Tensor;
     let losses: [(&str, Of); 9] = [
-        ("mse", |x, y| x.mse_loss(y, Reduction::Mean)),
-        ("l1", |x, y| x.l1_loss(y, Reduction::Mean)),
-        ("huber", |x, y| x.huber_loss(y, 0.3, Reduction::Mean)),
-        ("bce_with_logits", |x, y| x.binary_cross_entropy_with_logits(y, &BceOptions::default())),
-        ("bce", |x, y| x.binary_cross_entropy(y, Reduction::Mean)),
+        ("mse_loss", |x, y| x.mse_loss(y, Reduction::Mean)),
+        ("l1_loss", |x, y| x.l1_loss(y, Reduction::Mean)),
+        ("huber_loss", |x, y| x.huber_loss(y, 0.3, Reduction::Mean)),
+        ("binary_cross_entropy_with_logits", |x, y| x.binary_cross_entropy_with_logits(y, &BceOptions::default())),
+        ("binary_cross_entropy", |x, y| x.binary_cross_entropy(y, Reduction::Mean)),
         ("kl_div", |x, y| x.kl_div(y, Reduction::Mean)),
-        ("hinge", |x, y| x.hinge_loss(y, Reduction::Mean)),
+        ("hinge_loss", |x, y| x.hinge_loss(y, Reduction::Mean)),
         ("cosine_embedding_loss", |x, y| {
             x.cosine_embedding_loss(y, &Tensor::ones([40], DType::F32).cast(x.dtype()), 0.1, Reduction::Mean)
         }),

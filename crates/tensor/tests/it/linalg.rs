@@ -305,7 +305,7 @@ fn factorizations_have_second_derivatives() {
         let start = random(&[4, 4]).cast(DType::F64) * 0.4 + identity(4, DType::F64) * 2.0;
         let direction = Rng::seed_from_u64(8).normal([4, 4]).cast(DType::F64);
         let losses: [(&str, Loss); 10] = [
-            ("determinant", |x| x.det().sin().sum(..) + x.slogdet().logabsdet.exp().sum(..)),
+            ("det", |x| x.det().sin().sum(..) + x.slogdet().logabsdet.exp().sum(..)),
             ("eigenvalues", |x| (x + x.t()).eigh().values.exp().sum(..)),
             ("eigenvectors", |x| {
                 let Eigh { values, vectors } = (x + x.t()).eigh();

@@ -17,7 +17,7 @@ use panoply_tensor::{Device, Tensor, eval};
 
 /// Registers simulated devices beside those of this machine: a CUDA device that interprets PTX, a ROCm device whose HIP C++ clang compiles
 /// for the host, and a oneAPI device on Intel's OpenCL runtime for CPUs.
-fn pretend() {
+fn register_simulated_devices() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         let registry = Registry::global().expect("the environment variables are valid");
@@ -39,7 +39,7 @@ fn set(name: &str) -> bool {
 /// checked device takes three times as long as the CPU, so a quick run omits them. The slowest devices are for the full run.
 /// `PANOPLY_TEST_DEVICE` selects a single device.
 fn devices() -> Vec<Device> {
-    pretend();
+    register_simulated_devices();
     let mut names = vec!["cpu", "cuda:0"];
     if !set("PANOPLY_TEST_QUICK") {
         names.extend(["cpu:checked", "opencl:0", "vulkan:0", "vulkan:1"]);
@@ -98,7 +98,7 @@ const LONG: [&str; 40] = [
     "attention with a bias",
     "attention, some tiles",
     "attention, some tiles of groups",
-    "cross_entropy of shares",
+    "cross_entropy of probabilities",
     "binary_cross_entropy",
     "kl_div",
     "fft of two factors",
@@ -117,8 +117,8 @@ const LONG: [&str; 40] = [
     "cdist of another power",
     "softmin",
     "mish",
-    "rope by halves",
-    "rope by pairs",
+    "rope rotate_half",
+    "rope interleaved",
     "cross_entropy, smoothed",
     "cross_entropy, weighted and ignoring",
     "qr",

@@ -151,12 +151,12 @@ fn page(primitives: &str, operations: &str, count: usize) -> String {
     format!(
         "# Operations\n\n\
          Written by `UPDATE_GOLDEN=1 cargo test --workspace --test it ops_doc` from the source and from the op table (`crates/tensor/src/conformance/`); a test\n\
-         compares it. Every operation is an expression over the {count} primitives below. A device is given kernels made of those, so it has all\n\
-         operations at once, and whatever it computes is compared with an interpreter in f64 that shares nothing with the compiler.\n\n\
-         The shape of a result follows from the shapes of what it is made of, never from values: there is no `unique`, no list of the places that are not\n\
-         zero and no selection by a mask. `where_self`, `masked_fill`, `sort`, `topk` and `bincount` say the same with a length that is known.\n\n\
+         compares it. Every operation is an expression over the {count} primitives below, and kernels are compiled from the primitives, so every device\n\
+         supports all operations. Results are compared with an interpreter in f64 that shares no code with the compiler.\n\n\
+         The shape of a result depends on the shapes of the operands, never on their values: there is no `unique`, no `nonzero` and no\n\
+         `masked_select`. `where_self`, `masked_fill`, `sort`, `topk` and `bincount` replace them, with results of a known length.\n\n\
          ## Where they pass\n\n\
-         Rows of the table whose results, and whose gradients, are within their tolerance on a device. `panoply selftest --suite ops` asks yours.\n\n\
+         The number of rows whose results, and whose gradients, are within their tolerance on a device. `panoply selftest --suite ops` runs them on yours.\n\n\
          {begin}{devices}{end}\n\n\
          ## Operations\n\n\
          The primitives of each row of the op table. Several rows test one operation in different ways. The types are those that the\n\

@@ -40,8 +40,8 @@ fn malformed_counterexamples_are_refused() {
         ("((X_0 1) 3 (X_1 1))", "unexpected text"),
         ("((X_0 1)", "a bracket is not closed"),
     ] {
-        let said = vnncomp::parse_input(text).map_or_else(|said| said, |input| format!("{input:?}"));
-        assert!(said.contains(expected), "{text}: {said}");
+        let message = vnncomp::parse_input(text).map_or_else(|message| message, |input| format!("{input:?}"));
+        assert!(message.contains(expected), "{text}: {message}");
     }
 }
 

@@ -29,7 +29,7 @@ macro_rules! operations {
             $(operations!(@row $loss(x: Tensor, y: Tensor, reduction: Reduction = Mean) => x.$loss(&y, reduction)),)*
             $(operations!(@row $along(x: Tensor, axis: isize = -1) => x.$along(axis)),)*
             $(operations!(@row $over(x: Tensor, axis: AxesArg = ALL, keepdim: bool = false) =>
-                x.$over(axis.over(keepdim))),)*
+                x.$over(axis.into_axes(keepdim))),)*
             $(operations!(@row $name($($parameter: $kind $(= $default)?),*) => $made),)*
         ]
     };
@@ -79,7 +79,7 @@ pub const OPERATIONS: &[Operation] = operations! {
     broadcast_to(x: Tensor, shape: Vec<usize>) => x.broadcast_to(shape);
     chunk(x: Tensor, chunks: usize, axis: isize = 0) => x.chunk(chunks, axis);
     flatten(x: Tensor, start_dim: isize = 0, end_dim: isize = -1) => x.flatten(start_dim, end_dim);
-    flip(x: Tensor, axis: AxesArg = ALL) => x.flip(axis.over(false));
+    flip(x: Tensor, axis: AxesArg = ALL) => x.flip(axis.into_axes(false));
     meshgrid(vectors: Vec<Tensor>) => Tensor::meshgrid(&vectors.iter().collect::<Vec<_>>());
     movedim(x: Tensor, source: isize, destination: isize) => x.movedim(source, destination);
     narrow(x: Tensor, axis: isize, start: usize, len: usize) => x.narrow(axis, start, len);
@@ -89,7 +89,7 @@ pub const OPERATIONS: &[Operation] = operations! {
     reshape(x: Tensor, dims: Vec<isize>) => x.reshape(dims);
     roll(x: Tensor, shift: isize, axis: isize = -1) => x.roll(shift, axis);
     split(x: Tensor, lengths: Vec<usize>, axis: isize = 0) => x.split(lengths, axis);
-    squeeze(x: Tensor, axis: AxesArg = ALL) => x.squeeze(axis.over(false));
+    squeeze(x: Tensor, axis: AxesArg = ALL) => x.squeeze(axis.into_axes(false));
     tile(x: Tensor, repeats: Vec<usize>) => x.tile(repeats);
     transpose(x: Tensor, a: isize = -2, b: isize = -1) => x.transpose(a, b);
     tril(x: Tensor, diagonal: isize = 0) => x.tril(diagonal);
@@ -126,24 +126,24 @@ pub const OPERATIONS: &[Operation] = operations! {
     batch_norm(x: Tensor, mean: Tensor, variance: Tensor, epsilon: f64 = 1e-5) => x.batch_norm(&mean, &variance, epsilon);
     group_norm(x: Tensor, num_groups: usize, epsilon: f64 = 1e-5) => x.group_norm(num_groups, epsilon);
     layer_norm(x: Tensor, epsilon: f64 = 1e-5) => x.layer_norm(epsilon);
-    max_with_indices(x: Tensor, axis: isize = -1, keepdim: bool = false) => x.max_with_indices(AxesArg(Some(vec![axis])).over(keepdim));
-    min_with_indices(x: Tensor, axis: isize = -1, keepdim: bool = false) => x.min_with_indices(AxesArg(Some(vec![axis])).over(keepdim));
-    quantile(x: Tensor, q: f64, axis: AxesArg = ALL, keepdim: bool = false) => x.quantile(q, axis.over(keepdim));
+    max_with_indices(x: Tensor, axis: isize = -1, keepdim: bool = false) => x.max_with_indices(AxesArg(Some(vec![axis])).into_axes(keepdim));
+    min_with_indices(x: Tensor, axis: isize = -1, keepdim: bool = false) => x.min_with_indices(AxesArg(Some(vec![axis])).into_axes(keepdim));
+    quantile(x: Tensor, q: f64, axis: AxesArg = ALL, keepdim: bool = false) => x.quantile(q, axis.into_axes(keepdim));
     rms_norm(x: Tensor, epsilon: f64 = 1e-5) => x.rms_norm(epsilon);
-    std(x: Tensor, axis: AxesArg = ALL, correction: usize = 1, keepdim: bool = false) => x.std(axis.over(keepdim), correction);
-    var(x: Tensor, axis: AxesArg = ALL, correction: usize = 1, keepdim: bool = false) => x.var(axis.over(keepdim), correction);
+    std(x: Tensor, axis: AxesArg = ALL, correction: usize = 1, keepdim: bool = false) => x.std(axis.into_axes(keepdim), correction);
+    var(x: Tensor, axis: AxesArg = ALL, correction: usize = 1, keepdim: bool = false) => x.var(axis.into_axes(keepdim), correction);
 
     // Sorting and indexing.
     argsort(x: Tensor, axis: isize = -1, descending: bool = false) => x.argsort(axis, order(descending));
     bincount(x: Tensor, length: usize) => x.bincount(length);
     index(x: Tensor, indices: Vec<Tensor>) => x.index(&indices.iter().collect::<Vec<_>>());
     index_put(x: Tensor, indices: Vec<Tensor>, values: Tensor, add: bool = false) =>
-        x.index_put(&indices.iter().collect::<Vec<_>>(), &values, put(add));
+        x.index_put(&indices.iter().collect::<Vec<_>>(), &values, scatter_reduce(add));
     index_select(x: Tensor, axis: isize, index: Tensor) => x.index_select(axis, &index);
     one_hot(x: Tensor, num_classes: usize, dtype: DType = F32) => x.one_hot(num_classes, dtype);
     gather(x: Tensor, axis: isize, index: Tensor) => x.gather(axis, &index);
     scatter(x: Tensor, axis: isize, index: Tensor, src: Tensor, add: bool = false) =>
-        x.scatter(axis, &index, &src, put(add));
+        x.scatter(axis, &index, &src, scatter_reduce(add));
     scatter_add(x: Tensor, axis: isize, index: Tensor, src: Tensor) => x.scatter_add(axis, &index, &src);
     index_add(x: Tensor, axis: isize, index: Tensor, source: Tensor) => x.index_add(axis, &index, &source);
     searchsorted(x: Tensor, values: Tensor, right: bool = false) => x.searchsorted(&values, if right { Side::Right } else { Side::Left });
@@ -211,15 +211,15 @@ pub const OPERATIONS: &[Operation] = operations! {
     jacobian(x: Tensor, inputs: Tensor) => or_mistake(x.jacobian(&inputs));
 };
 
-fn or_mistake(made: Result<Tensor>) -> Tensor {
-    made.unwrap_or_else(Tensor::from_mistake)
+fn or_mistake(result: Result<Tensor>) -> Tensor {
+    result.unwrap_or_else(Tensor::from_mistake)
 }
 
 fn order(descending: bool) -> SortOrder {
     if descending { SortOrder::Descending } else { SortOrder::Ascending }
 }
 
-fn put(add: bool) -> ScatterReduce {
+fn scatter_reduce(add: bool) -> ScatterReduce {
     if add { ScatterReduce::Add } else { ScatterReduce::Assign }
 }
 

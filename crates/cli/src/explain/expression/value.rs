@@ -80,7 +80,7 @@ pub struct AxesArg(pub Option<Vec<isize>>);
 
 impl AxesArg {
     /// Returns the axes as an argument of the library.
-    pub fn over(self, keepdim: bool) -> Axes {
+    pub fn into_axes(self, keepdim: bool) -> Axes {
         Axes { axes: self.0, keepdim }
     }
 }

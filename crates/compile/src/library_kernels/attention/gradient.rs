@@ -27,11 +27,11 @@ pub(in super::super) fn gradient(
     of: &Attention,
     results: &[Shape],
     target: &Target,
-    accuracy: MathMode,
+    math_mode: MathMode,
 ) -> Option<[Arc<CustomKernel>; 2]> {
     let routine = Routine::AttentionBackward(*of);
     // Neither kernel writes all results.
-    if !fits(&routine, of, target, accuracy, routine.operands().count() - 1) {
+    if !fits(&routine, of, target, math_mode, routine.operands().count() - 1) {
         return None;
     }
     let (sum, width, depth) = (wide(of.dtype), of.width as u64, of.depth as u64);
@@ -44,7 +44,7 @@ pub(in super::super) fn gradient(
         };
         both(t.owned()) + both(t.streamed()) + copies + more
     };
-    let (fused, fragments) = (contract::in_sums(target, accuracy), fragments(of, target));
+    let (fused, fragments) = (contract::in_sums(target, math_mode), fragments(of, target));
     let written = |side: OwnedRows, rows: usize, matrices: usize, results: &[Shape]| {
         let (rows, matrices) = (rows as u64, matrices as u64);
         let write = |t: Tiling| {

@@ -8,9 +8,9 @@ use super::{Folder, Operands};
 impl Folder<'_> {
     pub(super) fn logic(&mut self, op: Alu, args: Operands<'_>) -> Option<ExprId> {
         match op {
-            Alu::Select => self.choice(args),
+            Alu::Select => self.select(args),
             Alu::Not if self.is_bool(args[0]) => self.negation(args[0]),
-            Alu::And | Alu::Or | Alu::Xor | Alu::Eq | Alu::Ne if self.is_bool(args[0]) => self.connective(op, args),
+            Alu::And | Alu::Or | Alu::Xor | Alu::Eq | Alu::Ne if self.is_bool(args[0]) => self.bool_operation(op, args),
             _ => None,
         }
     }
@@ -19,11 +19,13 @@ impl Folder<'_> {
         self.ty(id).is_bool()
     }
 
-    fn truth(&self, id: ExprId) -> Option<bool> {
+    /// Returns the value of a constant bool.
+    fn bool_constant(&self, id: ExprId) -> Option<bool> {
         self.constant(id).filter(|value| value.dtype == DType::Bool).map(|value| value.is_true())
     }
 
-    fn bool(&mut self, like: ExprId, value: bool) -> ExprId {
+    /// Returns a constant bool of the type of `like`, which can be a vector.
+    fn bool_literal(&mut self, like: ExprId, value: bool) -> ExprId {
         let ty = self.ty(like);
         self.literal(ty, value.into())
     }
@@ -48,28 +50,28 @@ impl Folder<'_> {
         None
     }
 
-    fn connective(&mut self, op: Alu, args: Operands<'_>) -> Option<ExprId> {
+    fn bool_operation(&mut self, op: Alu, args: Operands<'_>) -> Option<ExprId> {
         let x = args[0];
         if x == args[1] {
             return Some(match op {
                 Alu::And | Alu::Or => x,
-                _ => self.bool(x, op == Alu::Eq),
+                _ => self.bool_literal(x, op == Alu::Eq),
             });
         }
         // The constant is on the right.
-        match (op, self.truth(args[1])?) {
+        match (op, self.bool_constant(args[1])?) {
             (Alu::And, true) | (Alu::Or | Alu::Xor | Alu::Ne, false) | (Alu::Eq, true) => Some(x),
             (Alu::And, false) | (Alu::Or, true) => Some(args[1]),
             _ => Some(self.alu(Alu::Not, &[x])),
         }
     }
 
-    fn choice(&mut self, args: Operands<'_>) -> Option<ExprId> {
+    fn select(&mut self, args: Operands<'_>) -> Option<ExprId> {
         let (condition, a, b) = (args[0], args[1], args[2]);
         if a == b {
             return Some(a);
         }
-        if let Some(truth) = self.truth(condition) {
+        if let Some(truth) = self.bool_constant(condition) {
             return Some(if truth { a } else { b });
         }
         if let Some(inner) = self.operands_of(condition, Alu::Not) {
@@ -87,7 +89,7 @@ impl Folder<'_> {
         if self.ty(a) != self.ty(condition) || self.ty(a) != Type::BOOL {
             return None;
         }
-        match (self.truth(a), self.truth(b)) {
+        match (self.bool_constant(a), self.bool_constant(b)) {
             (Some(true), Some(false)) => Some(condition),
             (Some(false), Some(true)) => Some(self.alu(Alu::Not, &[condition])),
             (Some(true), None) => Some(self.alu(Alu::Or, &[condition, b])),

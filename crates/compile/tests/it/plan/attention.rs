@@ -289,7 +289,7 @@ fn score_matrices_are_not_stored() {
         assert_eq!(names(&graphs[0]), ["attention"], "{}", target.name);
         assert_eq!(graphs[0].peak_bytes, output + logarithms, "{}", target.name);
         assert_eq!(graphs[1].peak_bytes, 4 * output + 2 * logarithms, "{}: {}", target.name, graphs[1]);
-        let exact = Options { accuracy: MathMode::Exact, ..Options::default() };
+        let exact = Options { math_mode: MathMode::Exact, ..Options::default() };
         let exact = plan_with(&exact, &graph(&of, false), &target, &nothing).unwrap();
         assert!(exact.steps.len() >= 3 && exact.peak_bytes > 64 << 20, "{}: {exact}", target.name);
     }

@@ -18,8 +18,8 @@ fn multiplying(plan: &Plan) -> usize {
     plan.steps.iter().filter(multiplies).count()
 }
 
-fn planned(graph: &Graph, target: &Target, accuracy: MathMode) -> Plan {
-    plan_with(&Options { accuracy, ..Options::default() }, graph, target, &|_| false).unwrap()
+fn planned(graph: &Graph, target: &Target, math_mode: MathMode) -> Plan {
+    plan_with(&Options { math_mode, ..Options::default() }, graph, target, &|_| false).unwrap()
 }
 
 /// A product of leaves of these shapes, with the operations around it.
@@ -132,14 +132,14 @@ fn other_products_do_not_use_fragments() {
         b.done(&[product])
     };
     let card = Target::cuda_minimum(80);
-    for (what, graph, target, accuracy) in [
+    for (what, graph, target, math_mode) in [
         ("f32", product(DType::F32, DType::F32), &card, MathMode::Standard),
         ("f32 cast from 16-bit floats", product(DType::F16, DType::BF16), &card, MathMode::Standard),
         ("exact sums", halves(), &card, MathMode::Exact),
         ("an older GPU", halves(), &Target::cuda_minimum(75), MathMode::Standard),
         ("another device", halves(), &Target::hip_minimum(64), MathMode::Standard),
     ] {
-        let plan = planned(&graph, target, accuracy);
+        let plan = planned(&graph, target, math_mode);
         assert_eq!(multiplying(&plan), 0, "{what}: {plan}");
     }
 }

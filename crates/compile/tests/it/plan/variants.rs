@@ -19,13 +19,13 @@ fn outputs(graph: &Graph, plan: &Plan) -> Vec<Vec<Scalar>> {
 }
 
 /// Returns the number of variants, after checking that each gives the same bits.
-pub fn variants(graph: &Graph, target: &Target, accuracy: MathMode) -> usize {
-    let options = Options { accuracy, variants: true, ..Options::default() };
+pub fn variants(graph: &Graph, target: &Target, math_mode: MathMode) -> usize {
+    let options = Options { math_mode, variants: true, ..Options::default() };
     let planned = plan_with(&options, graph, target, &nothing).unwrap();
     let want = outputs(graph, &planned);
     assert_eq!(
         want,
-        outputs(graph, &plan_with(&Options { accuracy, ..Options::default() }, graph, target, &nothing).unwrap())
+        outputs(graph, &plan_with(&Options { math_mode, ..Options::default() }, graph, target, &nothing).unwrap())
     );
     let mut tried = 0;
     for (at, variants) in &planned.variants {
@@ -33,7 +33,7 @@ pub fn variants(graph: &Graph, target: &Target, accuracy: MathMode) -> usize {
             let mut other = planned.clone();
             let PlanStep::Kernel { kernel, grid, .. } = &mut other.steps[*at] else { panic!("step {at} of {planned}") };
             (*kernel, *grid) = (variant.kernel.clone(), variant.grid);
-            assert!(outputs(graph, &other) == want, "{accuracy}, step {at} as\n{}", **variant.kernel);
+            assert!(outputs(graph, &other) == want, "{math_mode}, step {at} as\n{}", **variant.kernel);
             tried += 1;
         }
     }
@@ -70,15 +70,15 @@ fn graphs() -> [Graph; 3] {
 #[test]
 fn all_variants_give_the_same_bits() {
     let [product, short, sums] = graphs();
-    for accuracy in MathMode::ALL {
-        let gpu = variants(&product, &Target::cuda_minimum(80), accuracy);
+    for math_mode in MathMode::ALL {
+        let gpu = variants(&product, &Target::cuda_minimum(80), math_mode);
         assert!(gpu >= 3, "{gpu} other tiles");
-        variants(&product, &Target::webgpu_minimum(), accuracy);
-        let cpu = variants(&short, &Target::cpu(), accuracy);
+        variants(&product, &Target::webgpu_minimum(), math_mode);
+        let cpu = variants(&short, &Target::cpu(), math_mode);
         assert!(cpu >= 1, "{cpu} other lengths");
-        variants(&product, &Target::cpu(), accuracy);
-        variants(&sums, &Target::cpu(), accuracy);
-        variants(&short, &Target::opencl_minimum(), accuracy);
+        variants(&product, &Target::cpu(), math_mode);
+        variants(&sums, &Target::cpu(), math_mode);
+        variants(&short, &Target::opencl_minimum(), math_mode);
     }
 }
 
@@ -123,7 +123,7 @@ fn exact_sums_are_sequential_on_every_target() {
         Target::hip_minimum(64),
         Target::webgpu_minimum(),
     ] {
-        let to = |accuracy| Options { accuracy, ..Options::default() };
+        let to = |math_mode| Options { math_mode, ..Options::default() };
         let exact = plan_with(&to(MathMode::Exact), &graph, &target, &|_| true).unwrap();
         assert!(exact.steps.iter().all(|step| matches!(step, PlanStep::Kernel { .. })), "{exact}");
         let have = outputs(&graph, &exact);
@@ -152,13 +152,13 @@ fn only_fast_mode_fuses_multiply_add() {
     let plain: Vec<f32> = (0..500).map(|i| x[i] + z[i]).collect();
     assert_ne!(once, twice);
     for target in [Target::cpu(), Target::opencl_minimum(), Target::webgpu_minimum()] {
-        for accuracy in MathMode::ALL {
-            let planned = plan_with(&Options { accuracy, ..Options::default() }, &graph, &target, &nothing).unwrap();
+        for math_mode in MathMode::ALL {
+            let planned = plan_with(&Options { math_mode, ..Options::default() }, &graph, &target, &nothing).unwrap();
             let have = outputs(&graph, &planned);
             // WGSL has no fused multiply-add.
-            let fused = accuracy == MathMode::Fast && target.name != "webgpu";
-            assert!(f32s(&have[0]) == if fused { &once[..] } else { &twice[..] }, "{} {accuracy}", target.name);
-            assert!(f32s(&have[1]) == plain, "{} {accuracy}: the sum without a product", target.name);
+            let fused = math_mode == MathMode::Fast && target.name != "webgpu";
+            assert!(f32s(&have[0]) == if fused { &once[..] } else { &twice[..] }, "{} {math_mode}", target.name);
+            assert!(f32s(&have[1]) == plain, "{} {math_mode}: the sum without a product", target.name);
         }
     }
 }
@@ -170,7 +170,7 @@ fn integer_products_use_routines_in_exact_mode() {
     let [x, w] = [x, w].map(|x| b.cast(x, DType::I32));
     let y = b.matmul(x, w);
     let graph = b.done(&[y]);
-    let options = Options { accuracy: MathMode::Exact, ..Options::default() };
+    let options = Options { math_mode: MathMode::Exact, ..Options::default() };
     let planned = plan_with(&options, &graph, &Target::cpu(), &|_| true).unwrap();
     let [PlanStep::Routine { routine, .. }] = &planned.steps[..] else { panic!("{planned}") };
     assert_eq!(routine.to_string(), "gemm i8 1×20×40×30");

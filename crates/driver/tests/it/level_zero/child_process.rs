@@ -190,11 +190,11 @@ fn refused_launch() {
 
 fn refused_programs() {
     let (device, control) = (device(), Control::open());
-    let wrong = format!("{ADD}this is no program;\n");
+    let wrong = format!("{ADD}this is not a program;\n");
     let error = device.compile(&Program::Text(text(&wrong))).unwrap_err();
     assert!(error.is_compile_failed(), "{error}");
     assert_eq!(error.message(), "oneapi:0: add is not valid SPIR-V assembly; the first error follows");
-    assert_eq!(error.notes(), ["line 28: unknown instruction this\nthis is no program;"]);
+    assert_eq!(error.notes(), ["line 28: unknown instruction this\nthis is not a program;"]);
     control.fail("zeModuleCreate", 0x7000_0004, 0, 1);
     let error = device.compile(&Program::Text(text(ADD))).unwrap_err();
     assert_eq!(error.message(), "oneapi:0: the driver's compiler refused add; its log follows");

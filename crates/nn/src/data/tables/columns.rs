@@ -18,7 +18,7 @@ const MOST_CATEGORIES: usize = 64;
 /// Rows of a column that are examined for its offset.
 const SAMPLED: usize = 1000;
 
-/// The share of missing values above which a feature marks them.
+/// Fraction of missing values above which an indicator feature is added.
 const MARKED: f64 = 0.05;
 
 /// True if a cell stands for a missing value: those of pandas, and `?`.

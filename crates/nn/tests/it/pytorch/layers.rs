@@ -18,7 +18,7 @@ fn compare(name: &str, file: &Fixture, inputs: &[Tensor], outputs: &[Tensor], we
     let wanted: Vec<&Tensor> = inputs.iter().chain(weights.iter().map(|(_, weight)| *weight)).collect();
     let gradients = total.gradients(&wanted).unwrap();
     let names = (0..inputs.len()).map(|i| format!("grad/{i}"));
-    let names = names.chain(weights.iter().map(|(name, _)| format!("slope/{name}")));
+    let names = names.chain(weights.iter().map(|(name, _)| format!("grad/{name}")));
     for (gradient, key) in gradients.iter().zip(names) {
         close(&format!("{name}: {key}"), gradient, &file.get(&key), 2e-5);
     }

@@ -141,7 +141,7 @@ fn schedules_follow_pytorch() {
         ("step", LrSchedule::Step { step_size: 7, gamma: 0.3 }),
         ("cosine", LrSchedule::Cosine { t_max: 30, min_factor: 0.02 }),
         ("one_cycle", LrSchedule::one_cycle(31)),
-        ("exponential", LrSchedule::Exponential(0.9)),
+        ("exponential", LrSchedule::Exponential { gamma: 0.9 }),
         ("warmup", LrSchedule::Constant.with_warmup(10, 0.1)),
     ] {
         on_cpu(|| {

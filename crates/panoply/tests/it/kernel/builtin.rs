@@ -8,9 +8,9 @@ const SEED: u64 = 0x5eed;
 
 #[test]
 fn the_interpreter_agrees() {
-    for shipped in kernels::ALL {
-        let verdict = shipped.interpret(Size::Tiny, SEED).unwrap_or_else(|error| panic!("{}: {error}", shipped.name));
-        assert!(verdict.passed(), "{}: {verdict}", shipped.name);
+    for builtin in kernels::ALL {
+        let verdict = builtin.interpret(Size::Tiny, SEED).unwrap_or_else(|error| panic!("{}: {error}", builtin.name));
+        assert!(verdict.passed(), "{}: {verdict}", builtin.name);
     }
 }
 
@@ -22,11 +22,11 @@ fn every_device_agrees() {
     }
     let mut wrong = Vec::new();
     for device in &devices {
-        for shipped in kernels::ALL {
-            match shipped.check(device, Size::Tiny, SEED) {
+        for builtin in kernels::ALL {
+            match builtin.check(device, Size::Tiny, SEED) {
                 Ok(verdict) if verdict.passed() => {}
-                Ok(verdict) => wrong.push(format!("{} on {device}: {verdict}", shipped.name)),
-                Err(error) => wrong.push(format!("{} on {device}: {error}", shipped.name)),
+                Ok(verdict) => wrong.push(format!("{} on {device}: {verdict}", builtin.name)),
+                Err(error) => wrong.push(format!("{} on {device}: {error}", builtin.name)),
             }
         }
     }
@@ -38,8 +38,8 @@ fn every_device_agrees() {
 
 #[test]
 fn builtin_kernels_verify_and_their_text_parses_back() {
-    for shipped in kernels::ALL {
-        for (name, build) in shipped.kernels {
+    for builtin in kernels::ALL {
+        for (name, build) in builtin.kernels {
             let kernel = build().unwrap_or_else(|error| panic!("{name}: {error}"));
             assert_eq!(kernel.name, *name, "the table has the name of the kernel");
             let text = kernel.to_string();
@@ -52,8 +52,8 @@ fn builtin_kernels_verify_and_their_text_parses_back() {
 
 #[test]
 fn names_are_unique_and_found() {
-    for shipped in kernels::ALL {
-        assert!(std::ptr::eq(kernels::find(shipped.name).unwrap(), shipped));
+    for builtin in kernels::ALL {
+        assert!(std::ptr::eq(kernels::find(builtin.name).unwrap(), builtin));
     }
     assert!(kernels::find("nothing").is_none());
 }

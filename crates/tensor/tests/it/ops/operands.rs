@@ -215,7 +215,7 @@ const SIZED: &[Sized] = &[
     ("take_along_dim", |n| vec![f(&[n, 6]), p(&[n, 2])], |x, _| x[0].take_along_dim(&x[1], 1)),
     ("scatter", |n| vec![f(&[n, 6]), p(&[n, 3]), f(&[n, 3])], |x, _| x[0].scatter(1, &x[1], &x[2], ScatterReduce::Add)),
     ("bincount", |n| vec![p(&[n])], |x, _| x[0].bincount(5)),
-    ("write", |n| vec![f(&[6, n]), f(&[2, n])], |x, _| x[0].slice_scatter(&x[1], 0, &Tensor::scalar(3i32))),
+    ("slice_scatter", |n| vec![f(&[6, n]), f(&[2, n])], |x, _| x[0].slice_scatter(&x[1], 0, &Tensor::scalar(3i32))),
     ("concat", |n| vec![f(&[2, n]), f(&[1, n])], |x, _| Tensor::concat([&x[0], &x[1], &x[0]], 0)),
     ("concat of rows", |n| vec![f(&[n, 2]), f(&[3, 2])], |x, _| Tensor::concat([&x[0], &x[1]], 0)),
     ("sort", |n| vec![f(&[2, n])], |x, _| x[0].sort(1, SortOrder::Ascending)),

@@ -92,7 +92,7 @@ pub const CASES: &[Case] = &[
     ("take_along_dim", |x| x[0].take_along_dim(&x[1], 1)),
     ("index_select", |x| x[0].index_select(0, &x[1])),
     ("flip", |x| x[0].flip(1)),
-    ("windows", |x| x[0].unfold(&Window { stride: [2], ..Window::new([3]) })),
+    ("unfold", |x| x[0].unfold(&Window { stride: [2], ..Window::new([3]) })),
     ("matmul", |x| x[0].matmul(&x[1])),
     ("outer", |x| x[0].outer(&x[1])),
     ("dot", |x| x[0].dot(&x[1])),
@@ -103,26 +103,26 @@ pub const CASES: &[Case] = &[
     ("conv2d in groups", |x| x[0].conv(&x[1], &ConvOptions { padding: [1, 1], groups: 2, ..ConvOptions::default() })),
     ("conv2d by channel", |x| x[0].conv(&x[1], &ConvOptions::<2> { groups: 4, ..ConvOptions::default() })),
     ("conv3d", |x| x[0].conv(&x[1], &ConvOptions { padding: [1, 0, 1], ..ConvOptions::default() })),
-    ("conv1d transposed", |x| {
+    ("conv_transpose1d", |x| {
         x[0].conv_transpose(
             &x[1],
             &ConvTransposeOptions { stride: [2], padding: [1], output_padding: [1], ..ConvTransposeOptions::default() },
         )
     }),
-    ("conv2d transposed", |x| {
+    ("conv_transpose2d", |x| {
         x[0].conv_transpose(
             &x[1],
             &ConvTransposeOptions { stride: [2, 3], dilation: [2, 1], groups: 2, ..ConvTransposeOptions::default() },
         )
     }),
-    ("conv2d transposed, all padded", |x| {
+    ("conv_transpose2d, all padded", |x| {
         x[0].conv_transpose(&x[1], &ConvTransposeOptions { padding: [2, 1], ..ConvTransposeOptions::default() })
     }),
-    ("conv3d transposed", |x| {
+    ("conv_transpose3d", |x| {
         let conv = ConvOptions { stride: [2, 1, 2], padding: [1, 0, 1], ..ConvOptions::default() };
         x[0].conv_transpose(&x[1], &ConvTransposeOptions { output_padding: [1, 0, 1], ..conv.into() })
     }),
-    ("conv3d transposed in groups", |x| {
+    ("conv_transpose3d in groups", |x| {
         x[0].conv_transpose(
             &x[1],
             &ConvTransposeOptions { dilation: [1, 2, 1], groups: 2, ..ConvTransposeOptions::default() },
@@ -166,8 +166,8 @@ pub const CASES: &[Case] = &[
             &AttentionOptions { attn_mask: Some(&x[3]), ..AttentionOptions::default() },
         )
     }),
-    ("rope by halves", |x| x[0].rope(&x[1], &RopeOptions { base: 100.0, ..RopeOptions::default() })),
-    ("rope by pairs", |x| x[0].rope(&x[1], &RopeOptions { base: 100.0, style: RopeStyle::Interleaved })),
+    ("rope rotate_half", |x| x[0].rope(&x[1], &RopeOptions { base: 100.0, ..RopeOptions::default() })),
+    ("rope interleaved", |x| x[0].rope(&x[1], &RopeOptions { base: 100.0, style: RopeStyle::Interleaved })),
     ("cross_entropy", |x| x[0].cross_entropy(&x[1])),
     ("cross_entropy, smoothed", |x| {
         x[0].cross_entropy_with_options(
@@ -194,18 +194,18 @@ pub const CASES: &[Case] = &[
             },
         )
     }),
-    ("cross_entropy of shares", |x| {
+    ("cross_entropy of probabilities", |x| {
         x[0].cross_entropy_with_options(
             &x[1].softmax(-1),
             &CrossEntropyOptions { label_smoothing: 0.1, ..CrossEntropyOptions::default() },
         )
     }),
-    ("nll", |x| x[0].nll_loss(&x[1], Reduction::Mean)),
-    ("mse", |x| x[0].mse_loss(&x[1], Reduction::Mean)),
-    ("l1", |x| x[0].l1_loss(&x[1], Reduction::Mean)),
-    ("huber", |x| x[0].huber_loss(&x[1], 0.7, Reduction::Mean)),
-    ("bce", |x| x[0].binary_cross_entropy(&x[1], Reduction::Mean)),
-    ("bce_with_logits", |x| x[0].binary_cross_entropy_with_logits(&x[1], &BceOptions::default())),
+    ("nll_loss", |x| x[0].nll_loss(&x[1], Reduction::Mean)),
+    ("mse_loss", |x| x[0].mse_loss(&x[1], Reduction::Mean)),
+    ("l1_loss", |x| x[0].l1_loss(&x[1], Reduction::Mean)),
+    ("huber_loss", |x| x[0].huber_loss(&x[1], 0.7, Reduction::Mean)),
+    ("binary_cross_entropy", |x| x[0].binary_cross_entropy(&x[1], Reduction::Mean)),
+    ("binary_cross_entropy_with_logits", |x| x[0].binary_cross_entropy_with_logits(&x[1], &BceOptions::default())),
     ("kl_div", |x| x[0].kl_div(&x[1], Reduction::Mean)),
     ("cosine_similarity", |x| x[0].cosine_similarity(&x[1], -1, 1e-8)),
     ("cosine_embedding_loss", |x| {
@@ -275,8 +275,8 @@ pub const CASES: &[Case] = &[
     ("solve", |x| x[0].solve(&x[1])),
     ("solve for a vector", |x| x[0].solve(&x[1])),
     ("lstsq", |x| x[0].lstsq(&x[1])),
-    ("inverse", |x| x[0].inv()),
-    ("determinant", |x| x[0].det()),
+    ("inv", |x| x[0].inv()),
+    ("det", |x| x[0].det()),
     ("slogdet, sign", |x| x[0].slogdet().sign),
     ("slogdet", |x| x[0].slogdet().logabsdet),
     ("diagonal 2", |x| x[0].diagonal(2)),
@@ -348,8 +348,8 @@ pub const CASES: &[Case] = &[
     ("index_add", |x| x[0].index_add(0, &x[1], &x[2])),
 ];
 
-fn einsum(formula: &str, x: &[Tensor]) -> Tensor {
-    Tensor::einsum(formula, &x.iter().collect::<Vec<&Tensor>>())
+fn einsum(equation: &str, x: &[Tensor]) -> Tensor {
+    Tensor::einsum(equation, &x.iter().collect::<Vec<&Tensor>>())
 }
 
 fn l_and_sine_of_u(x: &Tensor) -> Tensor {

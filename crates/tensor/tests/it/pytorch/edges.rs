@@ -165,7 +165,7 @@ impl Near {
             for (name, op) in ops {
                 let y = op(&x);
                 self.compare(name, &[&x], &y, &get(name), wrong);
-                if let Some(want) = fixture.tensor(&format!("{dtype}/{name}/slope")) {
+                if let Some(want) = fixture.tensor(&format!("{dtype}/{name}/grad")) {
                     let grad = y.sum(..).gradients(&[&x]).unwrap().remove(0);
                     self.compare(&format!("gradient of {name}"), &[&x], &grad, &want, wrong);
                 }

@@ -39,9 +39,11 @@ const UNARY: &[Unary] = &[
     ("norm", |x| x.norm(1)),
     ("std", |x| x.std(1, 1)),
     ("cosine", |x| x.cosine_similarity(&f32s(&[1.0, 2.0, 3.0, 1.0, 0.0, 0.0, -1.0, 2.0, 0.5]), -1, 1e-8)),
-    ("huber", |x| x.huber_loss(&f32s(&[1.0, 0.0, 1.0, 1.0, 0.0, 0.25, 1.0, -2.0, 0.0]), 1.0, Reduction::Mean)),
-    ("bce", |x| x.binary_cross_entropy(&f32s(&[1.0, 0.0, 1.0, 1.0, 0.0, 0.25, 1.0, 0.0, 0.0]), Reduction::Mean)),
-    ("bce of logits", |x| {
+    ("huber_loss", |x| x.huber_loss(&f32s(&[1.0, 0.0, 1.0, 1.0, 0.0, 0.25, 1.0, -2.0, 0.0]), 1.0, Reduction::Mean)),
+    ("binary_cross_entropy", |x| {
+        x.binary_cross_entropy(&f32s(&[1.0, 0.0, 1.0, 1.0, 0.0, 0.25, 1.0, 0.0, 0.0]), Reduction::Mean)
+    }),
+    ("binary_cross_entropy_with_logits", |x| {
         x.binary_cross_entropy_with_logits(
             &f32s(&[1.0, 0.0, 1.0, 1.0, 0.0, 0.25, 1.0, 0.0, 0.0]),
             &BceOptions::default(),
@@ -65,9 +67,9 @@ const LONG: &[Unary] = &[
     ("norm", |x| x.norm(-1)),
     ("layer norm", |x| x.layer_norm(1e-5)),
     ("rms norm", |x| x.rms_norm(1e-5)),
-    ("mse", |x| x.mse_loss(&x.zeros_like(), Reduction::Mean)),
+    ("mse_loss", |x| x.mse_loss(&x.zeros_like(), Reduction::Mean)),
     ("cosine", |x| x.cosine_similarity(&(x + 1.0), -1, 1e-8)),
-    ("average pool", |x| x.reshape([1, 64, 64]).avg_pool(&Window::new([64, 64]))),
+    ("avg_pool", |x| x.reshape([1, 64, 64]).avg_pool(&Window::new([64, 64]))),
     ("mean of many", |_| Tensor::ones([100_000], DType::F16).mean(..)),
 ];
 
@@ -194,7 +196,7 @@ fn class_labels_can_have_a_type_smaller_than_the_number_of_classes() {
         assert_eq!(hot.argmax(-1).to_vec::<i32>().unwrap(), [0, 1, 127], "{dtype}");
         close("cross_entropy", &logits.cross_entropy(&labels.cast(dtype)), &logits.cross_entropy(&labels), 0.0);
         close(
-            "nll",
+            "nll_loss",
             &logits.nll_loss(&labels.cast(dtype), Reduction::Mean),
             &logits.nll_loss(&labels, Reduction::Mean),
             0.0,

@@ -25,15 +25,15 @@ pub fn asked() {
     let far = |found: &[f32], from: &[f64]| {
         found.iter().zip(from).map(|(x, y)| (f64::from(*x) - y).abs()).fold(0.0, f64::max)
     };
-    for accuracy in [MathMode::Standard, MathMode::Fast] {
-        device.set_math_mode(accuracy);
+    for math_mode in [MathMode::Standard, MathMode::Fast] {
+        device.set_math_mode(math_mode);
         device.set_allow_tf32(false);
-        assert!(far(&product_of(&device, &factors), &exact) < 1e-5, "TF32 without permission under {accuracy}");
+        assert!(far(&product_of(&device, &factors), &exact) < 1e-5, "TF32 without permission under {math_mode}");
         device.set_allow_tf32(true);
         // Also when the plan is replayed.
         for _ in 0..4 {
             let found = product_of(&device, &factors);
-            assert!(far(&found, &rounded) < 1e-5 && far(&found, &exact) > 1e-5, "{accuracy}: {found:?}");
+            assert!(far(&found, &rounded) < 1e-5 && far(&found, &exact) > 1e-5, "{math_mode}: {found:?}");
             let near = |((x, y), size): ((&f32, &f64), &f64)| (f64::from(*x) - y).abs() <= size * 2f64.powi(-9);
             assert!(found.iter().zip(&exact).zip(&sizes).all(near), "the error exceeds the documented bound");
         }

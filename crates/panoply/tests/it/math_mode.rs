@@ -8,8 +8,8 @@ use panoply_cpu::CpuDriver;
 use panoply_driver::{CudaDriver, OpenClDriver, WgpuDriver};
 
 /// Opens devices for this test alone, because the math mode is a setting of the device.
-fn devices(accuracy: MathMode) -> Vec<Device> {
-    let options = DeviceOptions { accuracy, ..DeviceOptions::default() };
+fn devices(math_mode: MathMode) -> Vec<Device> {
+    let options = DeviceOptions { math_mode, ..DeviceOptions::default() };
     let registry = Registry::new(
         vec![
             Arc::new(CpuDriver::default()),
@@ -108,8 +108,8 @@ fn the_math_mode_takes_effect_immediately() {
 
 #[test]
 fn random_numbers_and_sorting_do_not_depend_on_the_math_mode() {
-    let of = |accuracy| {
-        let device = devices(accuracy).swap_remove(0);
+    let of = |math_mode| {
+        let device = devices(math_mode).swap_remove(0);
         device.scope(|| {
             let x = Rng::seed_from_u64(3).uniform([1000]);
             let whole = (&x * 1000.0).cast(DType::I32);
