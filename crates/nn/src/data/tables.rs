@@ -376,8 +376,7 @@ pub(super) fn open(path: &Path, reading: &ReadOptions) -> Result<LabeledData> {
             return Err(explained(error.note("`--missing drop` leaves such rows out")));
         }
     }
-    let numbers: Option<Vec<Vec<f64>>> =
-        words.iter().map(|words| words.iter().map(|word| number(word)).collect()).collect();
+    let numbers = words.iter().map(|words| numbers_of(words)).collect::<Result<Option<Vec<Vec<f64>>>>>()?;
     let task = task(&examples, &labels, (&words, numbers.as_deref()), reading.task)?;
     let time = examples.longest();
     budget.take_values(table.rows().saturating_mul(columns.len()), size_of::<f32>(), path)?;
@@ -426,6 +425,14 @@ pub(super) fn open(path: &Path, reading: &ReadOptions) -> Result<LabeledData> {
     };
     let dataset = examples.ending(data.example_shape(&lengths).build()?)?;
     Ok(LabeledData { format, dataset, class_names: classes, groups, missing, assumptions })
+}
+
+/// The numbers in some cells, if all hold numbers.
+fn numbers_of(cells: &[&str]) -> Result<Option<Vec<f64>>> {
+    let parts: Vec<&[&str]> = cells.chunks(AT_ONCE).collect();
+    let parse = |cells: &&[&str]| Ok(cells.iter().map(|cell| number(cell)).collect::<Option<Vec<f64>>>());
+    let parts: Option<Vec<Vec<f64>>> = parallel_map(&parts, parse)?.into_iter().collect();
+    Ok(parts.map(|parts| parts.concat()))
 }
 
 /// True if a target has no value. Words such as `none` are classes.

@@ -228,7 +228,7 @@ pub(super) fn fit(
 }
 
 /// Columns that a thread parses at a time, at most: their cells in a row are neighbors in memory.
-const MOST_AT_ONCE: usize = 8;
+const MOST_AT_ONCE: usize = 16;
 
 /// Blocks of columns into which a table is divided, if it has as many columns.
 const LEAST_BLOCKS: usize = 4;
