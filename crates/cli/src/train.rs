@@ -22,6 +22,7 @@ mod progress;
 mod ranks;
 pub mod run_dir;
 mod scatter;
+mod table_defaults;
 mod train_args;
 mod val_split;
 
@@ -56,11 +57,9 @@ use presets::{LossArgs, SizeArgs};
 use progress::{Screen, Silent};
 pub use ranks::run;
 use run_dir::RunDir;
+use table_defaults::Defaults;
 use train_args::{BatchSize, TrainOptions, value_name};
 use val_split::{ValSplit, split_dataset, split_notes};
-
-/// Default number of epochs.
-const EPOCHS: usize = 30;
 
 /// A run before it begins or goes on.
 struct TrainJob {
@@ -153,11 +152,17 @@ impl TrainJob {
         reading.check_for(&labeled.format)?;
         let reading = start.as_ref().map_or(reading.clone(), |start| start.reading(reading, is_format_fixed));
         labeled.assumptions.iter().filter(|_| reports).for_each(|guess| note!("{}", escaped(guess)));
-        let sizes = SizeArgs { hidden: arguments.hidden_sizes.clone(), dropout: arguments.dropout };
         let model = arguments.model.clone().unwrap_or(match labeled.format {
             DataFormat::Text { .. } | DataFormat::Csv { sequence: Some(_), .. } => presets::ModelArg::Lstm,
             _ => presets::ModelArg::Mlp,
         });
+        let defaults = Defaults::of(&labeled, &model);
+        let dropout = arguments.dropout.unwrap_or(defaults.dropout);
+        let sizes = SizeArgs { hidden: arguments.hidden_sizes.clone(), dropout };
+        if reports && defaults != Defaults::GENERAL {
+            let (rows, features) = (labeled.dataset.len(), labeled.dataset.num_features);
+            note!("a table of {rows} rows and {features} features: by default {defaults}");
+        }
         let wanted = LossArgs { kind: arguments.loss, class_weights: arguments.class_weights.clone() };
         let mut network = model.network(&labeled, &sizes, (&wanted, start.as_ref()))?;
         let sequences = labeled.dataset.seq_lengths.is_some();
@@ -167,7 +172,7 @@ impl TrainJob {
                 .map_err(|error| error.note("use `--model lstm` or `--model transformer` for sequences"))?;
         }
         changed_at_random(&mut network, recipe.args.augment.clone(), sequences)?;
-        let mut settings = settings(&model, &recipe, &labeled.dataset.targets)?;
+        let mut settings = settings(&model, &recipe, (&labeled.dataset.targets, defaults))?;
         let is_known = !matches!(recipe.args.batch_size, Some(BatchSize::Auto));
         ranks::check_shards(settings.shards, is_known.then_some(settings.batch_size), ranks)?;
         let test = arguments.test_data.clone().or(parts.and_then(|parts| parts.test));
@@ -503,7 +508,7 @@ fn changed_at_random(network: &mut Network, changes: Vec<LayerSpec>, sequences: 
 fn settings(
     model: &presets::ModelArg,
     TrainOptions { args, .. }: &TrainOptions,
-    targets: &Targets,
+    (targets, defaults): (&Targets, Defaults),
 ) -> Result<TrainSettings> {
     let usual = match targets {
         Targets::Classes { labels_per_example: 1, .. } | Targets::MultiLabel { .. } => Monitor::Score,
@@ -511,7 +516,7 @@ fn settings(
     };
     Ok(TrainSettings {
         model: model.name(),
-        epochs: EPOCHS,
+        epochs: defaults.epochs,
         batch_size: if let BatchSize::Count(count) = args.batch_size.unwrap_or_default() { count } else { 1 },
         accumulate_grad_batches: args.accumulate_grad_batches.unwrap_or(1),
         shards: args.shards,
@@ -522,7 +527,8 @@ fn settings(
         clip_norm: args.clip_norm,
         clip_value: args.clip_value,
         lr_schedule: args.lr_schedule.unwrap_or_default(),
-        ema_decay: args.ema_decay,
+        // A decay of 0 is the last value: no average.
+        ema_decay: args.ema_decay.or(defaults.ema_decay).filter(|decay| *decay > 0.0),
         patience: args.patience,
         test_data: None,
         monitor: args.monitor.map(|monitor| monitor.monitor(targets)).transpose()?.unwrap_or(usual),

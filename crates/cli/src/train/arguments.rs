@@ -48,9 +48,9 @@ pub struct TrainCommand {
         conflicts_with = "resume"
     )]
     pub hidden_sizes: Option<Vec<usize>>,
-    /// Dropout probability in training
-    #[arg(long, default_value_t = 0.1, conflicts_with = "resume")]
-    pub dropout: f64,
+    /// Dropout probability in training [default: 0.1; 0.5 for a table with more than a feature for each four rows]
+    #[arg(long, conflicts_with = "resume")]
+    pub dropout: Option<f64>,
     #[command(flatten)]
     pub view: DataArgs,
     /// Test set, evaluated once at the end: a file or folder in the format of DATA [default: the sub-folder `test` of a folder of images]

@@ -43,7 +43,7 @@ fn binary_classification_with_one_output_is_learned() {
     let shown = inspected(&dir, "run");
     assert!(
         shown.contains(
-            "\noptimizer adamw, learning rate 0.002, weight decay 0.01, batch size 16; loss bce_with_logits, class weights "
+            "\noptimizer adamw, learning rate 0.002, weight decay 0.01, batch size 16, EMA decay 0.99; loss bce_with_logits, class weights "
         ),
         "{shown}"
     );

@@ -1,0 +1,82 @@
+//! Defaults of training on tables, which depend on the numbers of rows and columns.
+//!
+//! They were chosen on the tables of `docs/measured/tables.md`, by the score on rows that were not used in training: an average of the
+//! parameters and more epochs help on few rows, and strong dropout where there are many columns for each row. Networks of other sizes, other
+//! learning rates, batch sizes and weight decays were no better.
+
+use std::fmt;
+
+use panoply::nn::data::reader::{DataFormat, LabeledData};
+
+use super::presets::ModelArg;
+
+/// Default number of epochs.
+pub const EPOCHS: usize = 30;
+
+/// Default dropout probability.
+pub const DROPOUT: f64 = 0.1;
+
+/// Tables of fewer rows are tiny.
+const TINY: usize = 100;
+
+/// Tables of fewer rows are small.
+const SMALL: usize = 10_000;
+
+/// Features for each row of a wide table, at least.
+const WIDE: f64 = 0.25;
+
+/// Defaults of the options of the same names.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Defaults {
+    pub epochs: usize,
+    pub dropout: f64,
+    pub ema_decay: Option<f64>,
+}
+
+impl Defaults {
+    /// Of data that are no table, and of networks other than `mlp`.
+    pub const GENERAL: Defaults = Defaults { epochs: EPOCHS, dropout: DROPOUT, ema_decay: None };
+
+    /// Of these data.
+    pub fn of(labeled: &LabeledData, model: &ModelArg) -> Defaults {
+        match (&labeled.format, model) {
+            (DataFormat::Csv { sequence: None, .. }, ModelArg::Mlp) => {
+                Defaults::of_table(labeled.dataset.len(), labeled.dataset.num_features)
+            }
+            _ => Defaults::GENERAL,
+        }
+    }
+
+    fn of_table(rows: usize, features: usize) -> Defaults {
+        let epochs = match rows {
+            ..TINY => 10 * EPOCHS,
+            ..SMALL => 2 * EPOCHS,
+            _ => EPOCHS,
+        };
+        let is_wide = rows >= TINY && features as f64 > WIDE * rows as f64;
+        Defaults { epochs, dropout: if is_wide { 0.5 } else { DROPOUT }, ema_decay: Some(0.99) }
+    }
+}
+
+impl fmt::Display for Defaults {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} epochs, dropout {}", self.epochs, self.dropout)?;
+        self.ema_decay.map_or(Ok(()), |decay| write!(f, ", EMA decay {decay}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn defaults_depend_on_rows_and_columns() {
+        let of = |rows, features| {
+            let Defaults { epochs, dropout, ema_decay } = Defaults::of_table(rows, features);
+            assert_eq!(ema_decay, Some(0.99));
+            (epochs, dropout)
+        };
+        assert_eq!((of(16, 6), of(150, 4), of(9_999, 10)), ((300, 0.1), (60, 0.1), (60, 0.1)));
+        assert_eq!((of(1_000_000, 10), of(2000, 2000), of(400, 100)), ((30, 0.1), (60, 0.5), (60, 0.1)));
+    }
+}
