@@ -330,8 +330,7 @@ impl<'de> serde::Deserialize<'de> for TextEncoding {
 
 /// The bytes of a file; what gzip has packed is unpacked.
 fn read(path: &Path, budget: &ReadBudget) -> Result<Vec<u8>> {
-    let failed = |error| Error::io(format!("cannot read {}", path.display()), error);
-    let packed = budget.read_to_end(File::open(path).map_err(failed)?, path, failed)?;
+    let packed = budget.read_file(path)?;
     if !packed.starts_with(&[0x1f, 0x8b]) {
         return Ok(packed);
     }

@@ -34,6 +34,15 @@ fn a_file_that_fits_exactly_is_read_and_one_byte_more_is_not() {
     assert_eq!((whole.read_file(&path).unwrap().len(), whole.left(), whole.is_exceeded()), (1000, 0, false));
     let less = ReadBudget::new(999);
     assert!(less.read_file(&path).unwrap_err().is_corrupt() && less.is_exceeded());
+    // Several threads read a large file.
+    let large: Vec<u8> = (0..(17 << 20) + 5).map(|at: u32| (at.wrapping_mul(0x9e37_79b9) >> 24) as u8).collect();
+    std::fs::write(&path, &large).unwrap();
+    let size = large.len() as u64;
+    for room in [0, 1, 1 << 20] {
+        let budget = ReadBudget::new(size + room);
+        assert!(budget.read_file(&path).unwrap() == large && budget.left() == room);
+    }
+    assert!(ReadBudget::new(size - 1).read_file(&path).unwrap_err().is_corrupt());
     std::fs::remove_file(path).unwrap();
 }
 
