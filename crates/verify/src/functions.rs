@@ -64,6 +64,8 @@ impl Interval {
                 Interval { lo: root.lo.max(0.0), hi: root.hi }
             }
             (Alu::Sqrt, [_]) => Interval::ENTIRE,
+            // Exact, which the sum of interleaved parts relies on.
+            (Alu::Add, [x, y] | [y, x]) if *y == Interval::point(0.0) => *x,
             (Alu::Add, [x, y]) => x.add(*y),
             (Alu::Sub, [x, y]) => x.sub(*y),
             (Alu::Mul, [x, y]) => x.mul(*y),
