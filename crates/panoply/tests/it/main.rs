@@ -8,6 +8,7 @@ mod cuda;
 mod custom_kernel;
 mod data_parallel_example;
 mod distributed_arrays_example;
+mod exhaustive_bounds;
 mod external_kernel_example;
 mod f16_conversion;
 #[path = "../../../nn/tests/it/support/faulty_device.rs"]
