@@ -3,7 +3,7 @@
 //! The condition becomes a function that is traced: comparisons, `argmax(axis) == class` and `is_finite()`, joined by `&&`, become calls of
 //! the facade's `verify::Condition`. Everything else is kept as written, so rustc reports its errors.
 
-use proc_macro2::{TokenStream, TokenTree};
+use proc_macro2::{Span, TokenStream, TokenTree};
 use quote::{ToTokens, quote};
 use syn::parse::{Parse, ParseStream, Parser};
 use syn::punctuated::Punctuated;
@@ -62,52 +62,56 @@ pub fn expand(input: TokenStream) -> Result<TokenStream> {
         },
         other => (&[][..], other),
     };
+    // Invisible to the user's expressions.
+    let [inputs, result] = ["inputs", "result"].map(|name| Ident::new(name, Span::mixed_site()));
     let mut calls = TokenStream::new();
-    conjunct(last, &mut calls)?;
+    conjunct(last, &result, &mut calls)?;
     let sets = variables.iter().map(|(name, set)| {
         let name = name.to_string();
         quote!((#name, #set))
     });
-    let bindings = variables.iter().enumerate().map(|(at, (name, _))| quote!(let #name = &inputs[#at];));
+    let bindings = variables.iter().enumerate().map(|(at, (name, _))| quote!(let #name = &#inputs[#at];));
     let options = options.map_or_else(|| quote!(::panoply::verify::Options::default()), ToTokens::into_token_stream);
     Ok(quote! {
         ::panoply::verify::prove(
             ::core::stringify!(#condition),
             &[#(#sets),*],
-            &|inputs: &[::panoply::Tensor]| -> ::panoply::Result<::panoply::verify::Condition> {
+            &|#inputs: &[::panoply::Tensor]| -> ::panoply::Result<::panoply::verify::Condition> {
                 #(#bindings)*
                 #(#statements)*
-                let mut condition = ::panoply::verify::Condition::new();
+                let mut #result = ::panoply::verify::Condition::new();
                 #calls
-                ::core::result::Result::Ok(condition)
+                ::core::result::Result::Ok(#result)
             },
             &#options,
         )
     })
 }
 
-/// Appends the calls for a condition.
-fn conjunct(condition: &Expr, calls: &mut TokenStream) -> Result<()> {
+/// Appends the calls that add a condition to `result`.
+fn conjunct(condition: &Expr, result: &Ident, calls: &mut TokenStream) -> Result<()> {
     let call = match condition {
-        Expr::Paren(inner) => return conjunct(&inner.expr, calls),
+        Expr::Paren(inner) => return conjunct(&inner.expr, result, calls),
         Expr::Binary(ExprBinary { left, op: BinOp::And(_), right, .. }) => {
-            conjunct(left, calls)?;
-            return conjunct(right, calls);
+            conjunct(left, result, calls)?;
+            return conjunct(right, result, calls);
         }
         Expr::Binary(ExprBinary { left, op, right, .. }) => match op {
-            BinOp::Le(_) => quote!(condition.at_most(&(#left), &(#right))?;),
-            BinOp::Lt(_) => quote!(condition.below(&(#left), &(#right))?;),
-            BinOp::Ge(_) => quote!(condition.at_most(&(#right), &(#left))?;),
-            BinOp::Gt(_) => quote!(condition.below(&(#right), &(#left))?;),
+            BinOp::Le(_) => quote!(#result.at_most(&(#left), &(#right))?;),
+            BinOp::Lt(_) => quote!(#result.below(&(#left), &(#right))?;),
+            BinOp::Ge(_) => quote!(#result.at_most(&(#right), &(#left))?;),
+            BinOp::Gt(_) => quote!(#result.below(&(#right), &(#left))?;),
             BinOp::Eq(_) => match (&**left, &**right) {
-                (Expr::MethodCall(method), class) | (class, Expr::MethodCall(method)) => largest(method, class)?,
+                (Expr::MethodCall(method), class) | (class, Expr::MethodCall(method)) => {
+                    largest(method, class, result)?
+                }
                 _ => return Err(Error::new_spanned(condition, EXPECTED)),
             },
             _ => return Err(Error::new_spanned(condition, EXPECTED)),
         },
         Expr::MethodCall(method) if method.method == "is_finite" && method.args.is_empty() => {
             let tensor = &method.receiver;
-            quote!(condition.finite(&(#tensor))?;)
+            quote!(#result.finite(&(#tensor))?;)
         }
         other => return Err(Error::new_spanned(other, EXPECTED)),
     };
@@ -116,11 +120,11 @@ fn conjunct(condition: &Expr, calls: &mut TokenStream) -> Result<()> {
 }
 
 /// Returns the call for `y.argmax(axis) == class`.
-fn largest(method: &ExprMethodCall, class: &Expr) -> Result<TokenStream> {
+fn largest(method: &ExprMethodCall, class: &Expr, result: &Ident) -> Result<TokenStream> {
     match (method.method == "argmax", method.args.first(), method.args.len()) {
         (true, Some(axis), 1) => {
             let tensor = &method.receiver;
-            Ok(quote!(condition.argmax(&(#tensor), #axis, #class)?;))
+            Ok(quote!(#result.argmax(&(#tensor), #axis, #class)?;))
         }
         _ => Err(Error::new_spanned(method, EXPECTED)),
     }

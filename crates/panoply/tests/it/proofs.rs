@@ -82,6 +82,9 @@ fn several_variables_and_functions() {
         let score = |x: &Tensor| x.narrow(0, 0, 1) * 2.0 + (x.narrow(0, 1, 1) * 0.5).tanh();
         let (inputs, increases) = (InputBox::new([2], -1.0, 1.0), InputBox::new([2], 0.01, 0.1));
         prove!(|x in inputs.clone(), d in increases| score(&(x + d)) > score(x)).unwrap();
+        // Names of the caller, whatever they are.
+        let (result, condition) = (score, 0.5);
+        prove!(|inputs in inputs.clone()| result(inputs) <= condition + 5.0).unwrap();
         let shifts = InputBox::between(&Tensor::from_slice(&[-0.1f32], [1]), &Tensor::from_slice(&[0.1f32], [1]));
         let error = prove!(|x in inputs, d in shifts| score(&(x + d)) >= score(x)).unwrap_err();
         assert!(error.notes()[0].starts_with("x = [") && error.notes()[1].starts_with("d = [-"), "{error}");
