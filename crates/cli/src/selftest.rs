@@ -1,5 +1,7 @@
 //! `panoply selftest`: tests that a device computes correct results.
 
+mod exhaustive;
+
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -11,6 +13,7 @@ use panoply::runtime::CaseResult;
 use panoply::{Device, Error, Result};
 use serde_json::{Value, json};
 
+use self::exhaustive::ExhaustiveArgs;
 use crate::driver_probe;
 use crate::output::{self, DeviceArgs};
 
@@ -38,6 +41,8 @@ pub struct SuiteArgs {
     /// Seed of the inputs of the built-in kernels
     #[arg(long, default_value_t = 0)]
     seed: u64,
+    #[command(flatten)]
+    exhaustive: ExhaustiveArgs,
 }
 
 /// A group of checks.
@@ -132,7 +137,9 @@ pub fn test(device: &Device, arguments: &SuiteArgs, see: &mut dyn FnMut(Check)) 
             see(Check { part: Suite::Kernels, name, passed, result, worst: None });
         }
     }
-    if wanted(Suite::Functions) {
+    if wanted(Suite::Functions) && arguments.exhaustive.exhaustive {
+        arguments.exhaustive.run(device, &mut |outcome| see(Check::computed(Suite::Functions, outcome)));
+    } else if wanted(Suite::Functions) {
         functions(device).for_each(|outcome| see(Check::computed(Suite::Functions, outcome)));
     }
     if wanted(Suite::Ops) {

@@ -12,6 +12,7 @@
 
 #![deny(unsafe_code)]
 
+pub mod accuracy;
 pub mod alu;
 pub mod builder;
 pub mod collective;

@@ -1,5 +1,5 @@
-//! The macros of Panoply: `#[kernel]`, `#[kernel_fn]`, and two independent ones, `#[derive(Module)]` (`module`) and
-//! `sequential!` (`sequential`).
+//! The macros of Panoply: `#[kernel]`, `#[kernel_fn]`, and three independent ones, `#[derive(Module)]` (`module`),
+//! `sequential!` (`sequential`) and `prove!` (`prove`).
 //!
 //! A marked function becomes a function that *builds* a kernel: its Rust statements become calls of the facade's
 //! emitter. rustc remains the type checker: the original body is kept next to the building code as a closure that is
@@ -20,6 +20,7 @@ mod language;
 mod lower;
 mod module;
 mod options;
+mod prove;
 mod sequential;
 mod signature;
 
@@ -61,4 +62,16 @@ pub fn derive_module(item: TokenStream) -> TokenStream {
 #[proc_macro]
 pub fn sequential(input: TokenStream) -> TokenStream {
     sequential::expand(input.into()).unwrap_or_else(|mistake| mistake.into_compile_error()).into()
+}
+
+/// Proves that a condition holds for all inputs of a set, or returns an error with a counterexample: `prove!(|x in
+/// InputBox::ball(&x0, 0.01)| model(x).argmax(-1) == 3)?`.
+///
+/// `x` is a `&Tensor` in the condition, and several variables are separated by commas: `|x in a, d in b|`. A condition is
+/// a comparison of tensors or numbers by `<=`, `<`, `>=` or `>`, which holds for all elements, `y.argmax(axis) == class`,
+/// where the largest element is the only one, or `y.is_finite()`. Conditions are joined by `&&`, and a block can define
+/// names before them. A second argument gives the `verify::Options`. The result is a `Result<verify::Report>`.
+#[proc_macro]
+pub fn prove(input: TokenStream) -> TokenStream {
+    prove::expand(input.into()).unwrap_or_else(|mistake| mistake.into_compile_error()).into()
 }

@@ -46,6 +46,8 @@ extern crate self as panoply;
 pub mod kernel;
 pub mod kernels;
 pub mod prelude;
+#[cfg(not(target_family = "wasm"))]
+pub mod verify;
 
 pub use panoply_ir::{DType, Element, Error, ErrorKind, MathMode, Result, Scalar, bf16, f16};
 #[cfg(not(target_family = "wasm"))]
@@ -68,8 +70,6 @@ pub use panoply_tensor::{
     Shape, Side, Slogdet, SortOrder, State, StateLeaf, Svd, Tensor, TensorIndex, Triangle, ValuesWithIndices, Window,
     eval, eval_donated, jit, jit_with_state, no_grad, plan_cache_stats, program,
 };
-#[cfg(not(target_family = "wasm"))]
-pub use panoply_verify as verify;
 
 /// Compiler stages that the command `panoply` needs beyond the public API. Not covered by semantic versioning.
 #[doc(hidden)]

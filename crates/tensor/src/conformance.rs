@@ -8,6 +8,7 @@
 
 pub mod algebra;
 pub mod composed;
+pub mod exhaustive;
 pub mod functions;
 pub mod oracle;
 pub mod row;

@@ -6,6 +6,7 @@
 use panoply_tensor::{Error, Result, Rng, Shape, Tensor};
 
 use crate::backward::{Rows, lower};
+use crate::device_bounds;
 use crate::interval::Interval;
 use crate::property::{Case, Constraint, Property, Range};
 use crate::steps::Steps;
@@ -27,12 +28,17 @@ const LAST_LENGTH: f64 = 1e-4;
 /// Maximum number of inputs for which all corners of a box are tried.
 const MAX_CORNERS: usize = 6;
 
+/// A function of one tensor.
+pub type Run<'f> = dyn Fn(&Tensor) -> Result<Tensor> + 'f;
+
 /// A function of one f32 tensor, with its input shape.
 pub struct Function<'f> {
-    /// The function.
-    pub run: &'f dyn Fn(&Tensor) -> Result<Tensor>,
+    /// The function, which is traced and, unless there is `compiled`, run.
+    pub run: &'f Run<'f>,
     /// Shape of the input.
     pub shape: Shape,
+    /// Computes the outputs in place of `run`, for any number of inputs along the first axis of `shape`, whose length is 1.
+    pub compiled: Option<&'f Run<'f>>,
 }
 
 /// Draws a number uniformly from [0, 1), a multiple of 2^-53.
@@ -48,9 +54,19 @@ impl Function<'_> {
     /// If the function fails or its output is not f32 with `outputs` elements.
     pub fn outputs(&self, points: &[Vec<f32>], outputs: usize) -> Result<Vec<Vec<f32>>> {
         let elements: Vec<f32> = points.concat();
-        let shape = Shape::new([&[points.len()], self.shape.dims()].concat());
-        let run = |x: [&Tensor; 1]| [(self.run)(x[0]).unwrap_or_else(Tensor::from_mistake)];
-        let [result] = Tensor::vmap([&Tensor::from_slice(&elements, shape)], run);
+        let dims = self.shape.dims();
+        let result = match self.compiled {
+            Some(compiled) => {
+                let shape = Shape::new([&[points.len()], dims.get(1..).unwrap_or_default()].concat());
+                compiled(&Tensor::from_slice(&elements, shape))?
+            }
+            None => {
+                let shape = Shape::new([&[points.len()], dims].concat());
+                let run = |x: [&Tensor; 1]| [(self.run)(x[0]).unwrap_or_else(Tensor::from_mistake)];
+                let [result] = Tensor::vmap([&Tensor::from_slice(&elements, shape)], run);
+                result
+            }
+        };
         let values = result.to_vec::<f32>()?;
         if values.len() != points.len() * outputs {
             return Err(Error::mistake(format!(
@@ -66,7 +82,8 @@ impl Function<'_> {
     /// # Errors
     /// If the function fails.
     pub fn output(&self, point: &[f32]) -> Result<Vec<f32>> {
-        (self.run)(&Tensor::from_slice(point, self.shape.clone()))?.to_vec::<f32>()
+        let run = self.compiled.unwrap_or(self.run);
+        run(&Tensor::from_slice(point, self.shape.clone()))?.to_vec::<f32>()
     }
 }
 
@@ -112,13 +129,15 @@ fn distance(case: &Case, point: &[f32], outputs: &[f32]) -> f64 {
     case.constraints.iter().map(|constraint| constraint.value(&inputs, &outputs).hi).fold(f64::NEG_INFINITY, f64::max)
 }
 
-/// Searches for a counterexample by random sampling, until `is_over` returns true.
+/// Searches for a counterexample by random sampling, until `is_over` returns true. `float` has the bounds of the device's arithmetic, if
+/// they are to be proven.
 ///
 /// # Errors
-/// If the function fails.
+/// If the function fails, or an output that violates the property is outside of its bounds in `float`.
 pub fn sample(
     function: &Function<'_>,
     steps: &Steps,
+    float: Option<&Steps>,
     property: &Property,
     seed: u64,
     is_over: &dyn Fn() -> bool,
@@ -134,7 +153,7 @@ pub fn sample(
             }
             let spread = 0.5f64.powi(round);
             let around = best.as_ref().map(|(_, point)| point.clone());
-            let points = batch(case, &ranges, around.as_deref(), spread, &mut rng);
+            let points = batch(case, &ranges, around.as_deref(), spread, BATCH, &mut rng);
             if points.is_empty() {
                 break;
             }
@@ -155,6 +174,9 @@ pub fn sample(
                     if is_computed(property, case, point, &outputs) {
                         return Ok(Some((point.clone(), outputs)));
                     }
+                } else if let (true, Some(float)) = (is_violated, float) {
+                    let bounds = device_bounds::bounds_at(float, point);
+                    device_bounds::compare(&bounds, point, &outputs)?;
                 }
                 let distance = distance(case, point, &outputs);
                 if best.as_ref().is_none_or(|(least, _)| distance < *least) {
@@ -226,10 +248,17 @@ pub fn descend(steps: &Steps, case: &Case, ranges: &[Interval], start: &[f32], i
     None
 }
 
-/// Returns points of a case: first its center, its corners and random points, later random points within `spread` of its size around a
-/// point.
-fn batch(case: &Case, ranges: &[Interval], around: Option<&[f32]>, spread: f64, rng: &mut Rng) -> Vec<Vec<f32>> {
-    let mut points = Vec::with_capacity(BATCH);
+/// Returns at least `count` points of a case: first its center, its corners and random points, later random points within `spread` of its
+/// size around a point; fewer if the case has none.
+pub fn batch(
+    case: &Case,
+    ranges: &[Interval],
+    around: Option<&[f32]>,
+    spread: f64,
+    count: usize,
+    rng: &mut Rng,
+) -> Vec<Vec<f32>> {
+    let mut points = Vec::with_capacity(count);
     if around.is_none() {
         points.extend(point_of(case, ranges.iter().map(|range| 0.5 * (range.lo + range.hi))));
         let corners = if ranges.len() <= MAX_CORNERS { 1 << ranges.len() } else { 0 };
@@ -239,7 +268,7 @@ fn batch(case: &Case, ranges: &[Interval], around: Option<&[f32]>, spread: f64, 
         };
         points.extend((0..corners).filter_map(corner));
     }
-    while points.len() < BATCH {
+    while points.len() < count {
         let near = |(n, range): (usize, &Interval)| {
             let width = range.hi - range.lo;
             let x = match around {

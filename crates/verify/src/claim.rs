@@ -414,15 +414,8 @@ impl Set {
 
 /// Returns the range of the numbers near a point.
 fn near(x: f32, radius: f64, clip: Option<(f64, f64)>) -> Parsed<Range> {
-    let (x, radius) = (Interval::point(f64::from(x)), Interval::point(radius));
-    let (mut lo, mut hi) = if radius == Interval::point(0.0) { (x, x) } else { (x - radius, x + radius) };
-    if let Some(clip) = clip {
-        lo = Interval { lo: lo.lo.max(clip.0), hi: lo.hi.max(clip.0) };
-        hi = Interval { lo: hi.lo.min(clip.1), hi: hi.hi.min(clip.1) };
-    }
-    if lo.lo <= hi.hi && lo.is_finite() && hi.is_finite() {
-        Ok(Range { lo, hi })
-    } else {
-        Err("no input is in the ball and in the range `clip`".to_string())
-    }
+    let ball = Range::near(x, radius);
+    let range = clip.map_or(ball, |(lo, hi)| ball.clipped(lo, hi));
+    let none = || "no input is in the ball and in the range `clip`".to_string();
+    range.is_valid().then_some(range).ok_or_else(none)
 }

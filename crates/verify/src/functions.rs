@@ -6,8 +6,8 @@
 use std::f64::consts::{FRAC_2_SQRT_PI, FRAC_PI_2, LN_2, PI};
 use std::ops::{Add, Mul, Neg, Sub};
 
-use panoply_ir::Alu;
 use panoply_ir::alu::Math;
+use panoply_ir::{Alu, DType, accuracy};
 
 use crate::interval::Interval;
 
@@ -27,21 +27,22 @@ const HALF_PI_LOW: f64 = 6.077_100_506_506_192e-11;
 /// Largest exponent of [`power`] that is computed by products.
 const MAX_POWER: f64 = 64.0;
 
+/// Error of transcendental functions in f64, in ULP, which the numeric contract requires.
+const DOUBLE_ULPS: f64 = 4.0;
+/// Number of rounding errors so large that nothing is known of the result.
+const UNBOUNDED: usize = 1 << 30;
+
 /// Returns the number of rounding errors u·|result| (u is half an ULP) that a device's implementation of an operation can make; 0 if it is
 /// exact.
 ///
-/// The limits of transcendental functions are the larger of the numeric contract's and OpenCL's (OpenCL C 1.2, table 7.4), plus one error for
-/// results next to a power of two. Quotients and roots have the 2.5 ULP that Vulkan permits.
+/// These are the guaranteed bounds of all devices, for transcendental functions plus one error for results next to a power of two.
 pub fn rounding_units(op: Alu) -> usize {
-    let ulp = match op {
-        Alu::Add | Alu::Sub | Alu::Mul | Alu::Fma => return 1,
-        Alu::Div | Alu::Sqrt => return 6,
-        Alu::Math(Math::Tan | Math::Atan | Math::Tanh) => 5,
-        Alu::Math(Math::Erf) | Alu::Pow => 16,
-        Alu::Math(_) => 4,
-        _ => return 0,
-    };
-    2 * ulp + 2
+    match accuracy::guaranteed_everywhere(op, DType::F32) {
+        _ if op.is_comparison() => 0,
+        None => UNBOUNDED,
+        Some(ulps) if op.is_transcendental() => 2 * ulps.max(DOUBLE_ULPS).ceil() as usize + 2,
+        Some(ulps) => (2.0 * ulps).ceil() as usize,
+    }
 }
 
 impl Interval {
@@ -64,6 +65,8 @@ impl Interval {
                 Interval { lo: root.lo.max(0.0), hi: root.hi }
             }
             (Alu::Sqrt, [_]) => Interval::ENTIRE,
+            // Exact, which the sum of interleaved parts relies on.
+            (Alu::Add, [x, y] | [y, x]) if *y == Interval::point(0.0) => *x,
             (Alu::Add, [x, y]) => x.add(*y),
             (Alu::Sub, [x, y]) => x.sub(*y),
             (Alu::Mul, [x, y]) => x.mul(*y),
@@ -291,6 +294,18 @@ fn tan(x: Interval) -> Interval {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rounding::{Arithmetic, Rounding};
+
+    /// Units are half ULPs: of the quotients of Vulkan, the roots and powers of OpenCL.
+    #[test]
+    fn rounding_errors_follow_the_guaranteed_bounds() {
+        assert_eq!([Alu::Neg, Alu::Lt, Alu::Select, Alu::Max].map(rounding_units), [0; 4]);
+        assert_eq!([Alu::Add, Alu::Fma, Alu::Div, Alu::Sqrt].map(rounding_units), [1, 1, 5, 6]);
+        assert_eq!([Alu::Math(Math::Exp), Alu::Math(Math::Tan), Alu::Pow].map(rounding_units), [10, 12, 34]);
+        // Without a bound, nothing is known.
+        let rounding = Rounding { arithmetic: Arithmetic::Float, dtype: DType::F32 };
+        assert_eq!(rounding.error(1.0, rounding_units(Alu::Rem)), f64::INFINITY);
+    }
 
     /// Values are those of the C library within a few units; enclosures are narrow, and derivatives contain difference quotients.
     #[test]

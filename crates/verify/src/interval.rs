@@ -50,6 +50,11 @@ impl Interval {
         self.lo.abs().max(self.hi.abs())
     }
 
+    /// Returns true if a number is between the ends.
+    pub fn contains(self, x: f64) -> bool {
+        self.lo <= x && x <= self.hi
+    }
+
     /// Returns the smallest interval that contains both.
     pub fn hull(self, other: Interval) -> Interval {
         Interval { lo: self.lo.min(other.lo), hi: self.hi.max(other.hi) }

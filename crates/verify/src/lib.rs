@@ -3,7 +3,7 @@
 //! In the order of data flow: [`vnnlib`] and [`claim`] (the property as cases of forbidden outputs), [`Program`](panoply_tensor::Program) (the graph of
 //! the function), [`steps`] (the graph with inlined calls, over flat arrays), [`fuse`] (functions of one element), [`values`] (interval bounds of
 //! every step), [`univariate`] and `planes` (linear bounds of scalar operations), [`backward`] (linear bounds of the network), [`split`] and [`dual`] (splits of ReLUs, optimized slopes), `lanes` (their inner
-//! loops), [`attack`] (counterexamples), [`search`] (branch and bound over boxes of inputs), [`radius`] (bisection of the size of a ball). [`vnncomp`] reads and writes the competition's files. [`interval`], [`functions`] and [`decimal`] enclose
+//! loops), [`attack`] (counterexamples), `device_bounds` and `device_check` (outputs of the device beside their bounds), [`search`] (branch and bound over boxes of inputs), [`radius`] (bisection of the size of a ball), `prove` (claims stated in Rust). [`vnncomp`] reads and writes the competition's files. [`interval`], [`functions`] and [`decimal`] enclose
 //! numbers that floats do not represent.
 //!
 //! This crate does not depend on networks, model files or the command line. Every bound is rounded outwards, an operation without a rule is
@@ -15,6 +15,8 @@ pub mod attack;
 pub mod backward;
 pub mod claim;
 pub mod decimal;
+mod device_bounds;
+mod device_check;
 pub mod dual;
 #[cfg(test)]
 mod fault;
@@ -24,8 +26,10 @@ pub mod interval;
 mod lanes;
 mod planes;
 mod property;
+mod prove;
 pub mod radius;
 mod region;
+mod report;
 pub mod rounding;
 #[cfg(test)]
 mod sabotage;
@@ -37,7 +41,10 @@ pub mod values;
 pub mod vnncomp;
 pub mod vnnlib;
 
+pub use attack::Function;
 pub use interval::Interval;
 pub use property::{Case, Constraint, Property, Range};
-pub use search::{Counterexample, Options, Progress, Report, Verdict, check, verify};
+pub use prove::{Condition, InputBox, prove};
+pub use report::{Counterexample, Progress, Report, Verdict};
+pub use search::{Options, check, verify, verify_function};
 pub use values::Arithmetic;

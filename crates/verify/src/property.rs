@@ -51,6 +51,25 @@ pub struct Constraint {
 }
 
 impl Range {
+    /// Returns the range of the numbers that differ from `x` by at most `radius`.
+    pub fn near(x: f32, radius: f64) -> Range {
+        let (x, radius) = (Interval::point(f64::from(x)), Interval::point(radius));
+        if radius == Interval::point(0.0) { Range { lo: x, hi: x } } else { Range { lo: x - radius, hi: x + radius } }
+    }
+
+    /// Returns the part of the range between two numbers.
+    pub fn clipped(self, lo: f64, hi: f64) -> Range {
+        Range {
+            lo: Interval { lo: self.lo.lo.max(lo), hi: self.lo.hi.max(lo) },
+            hi: Interval { lo: self.hi.lo.min(hi), hi: self.hi.hi.min(hi) },
+        }
+    }
+
+    /// Returns true if the ends are finite, and not certainly in the wrong order.
+    pub fn is_valid(self) -> bool {
+        self.lo.lo <= self.hi.hi && self.lo.is_finite() && self.hi.is_finite()
+    }
+
     /// Returns the interval of floats that contains the whole range.
     pub fn outer(self) -> Interval {
         Interval { lo: self.lo.lo, hi: self.hi.hi }

@@ -28,6 +28,7 @@ fn constant(values: &[f32]) -> Tensor {
 /// Functions that together use every rule, each in a place where a wrong bound is visible in the output.
 const CASES: &[Case] = &[
     ("move", 3, |x| Ok(x.flip(0))),
+    ("concat", 2, |x| Ok(Tensor::concat([&(x * 0.5), x], 0))),
     ("relu", 2, |x| Ok(x.relu())),
     ("relus", 2, |x| {
         let sums = Tensor::from_slice(&[1f32, 1.0, 1.0, -1.0], [2, 2]);

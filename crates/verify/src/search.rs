@@ -13,11 +13,13 @@ use panoply_tensor::{DType, Error, Result, Shape, Tensor, program};
 
 use crate::attack::{self, Function};
 use crate::backward::{Known, Lower, Rows, lower, tightened_with};
+use crate::device_check;
 use crate::dual;
 use crate::fuse;
 use crate::interval::Interval;
 use crate::property::{Constraint, Property};
 use crate::region::{Open, Region};
+use crate::report::{Counterexample, Progress, Report, Verdict};
 use crate::split::Duals;
 use crate::steps::{Step, Steps};
 use crate::values::{Arithmetic, Bounds};
@@ -62,55 +64,30 @@ impl Default for Options {
     }
 }
 
-/// Progress of a search.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Progress {
-    /// Proven fraction of the set, 0 to 1.
-    pub proven: f64,
-    /// Number of boxes bounded so far.
-    pub boxes: u64,
-    /// Time since the start in seconds.
-    pub seconds: f64,
-}
-
-/// An input that violates the property.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Counterexample {
-    /// Elements of the input.
-    pub input: Vec<f32>,
-    /// Output computed on the device.
-    pub output: Vec<f32>,
-}
-
-/// Result of a verification.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Verdict {
-    /// The property holds for every input of the set, in the requested arithmetic.
-    Proven,
-    /// The property does not hold.
-    Counterexample(Counterexample),
-    /// Neither a proof nor a counterexample was found, for this reason.
-    Undecided(String),
-}
-
-/// Result and statistics of a search.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Report {
-    /// The verdict.
-    pub verdict: Verdict,
-    /// Progress at the end.
-    pub progress: Progress,
-}
-
 /// Proves a property of a function of one f32 tensor of this shape, or finds a counterexample.
 ///
-/// A counterexample satisfies a case of the property in the f32 arithmetic of the current device and in real arithmetic.
+/// A counterexample satisfies a case of the property in the f32 arithmetic of the current device and in real arithmetic. With
+/// [`Arithmetic::Float`] a proof assumes that each operation of the device is within its error bounds; outputs at some inputs are compared
+/// with the bounds that follow.
 ///
 /// # Errors
-/// If the function fails or its shapes differ from those of the property.
+/// If the function fails, its shapes differ from those of the property, or the device computes an output outside of its bounds.
 pub fn verify(
     run: &dyn Fn(&Tensor) -> Result<Tensor>,
     shape: impl Into<Shape>,
+    property: &Property,
+    options: &Options,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Report> {
+    verify_function(&Function { run, shape: shape.into(), compiled: None }, property, options, progress)
+}
+
+/// Proves a property of a function, as [`verify`] does.
+///
+/// # Errors
+/// As for [`verify`].
+pub fn verify_function(
+    function: &Function<'_>,
     property: &Property,
     options: &Options,
     progress: &mut dyn FnMut(Progress),
@@ -120,14 +97,13 @@ pub fn verify(
     let limit = Duration::try_from_secs_f64(options.seconds).unwrap_or(Duration::MAX);
     let remaining = || limit.saturating_sub(started.elapsed());
     let is_over = || remaining().is_zero();
-    let function = Function { run, shape: shape.into() };
     if function.shape.numel() != property.inputs {
         let message =
             format!("the property has {} inputs, but the network has {}", property.inputs, function.shape.numel());
         return Err(Error::mistake(message));
     }
     let zeros = Tensor::from_slice(&vec![0f32; property.inputs], function.shape.clone());
-    let traced = program(|x| Ok(vec![run(&x[0])?]), &[&zeros])?;
+    let traced = program(|x| Ok(vec![(function.run)(&x[0])?]), &[&zeros])?;
     let real = fuse::compile(&traced, Arithmetic::Real)?;
     let output = &real.steps[real.output];
     if output.numel != property.outputs || output.dtype != DType::F32 {
@@ -147,7 +123,7 @@ pub fn verify(
     // Samples points for a part of the time.
     let sample = |is_done: &dyn Fn() -> bool| -> Result<Option<Counterexample>> {
         let is_over = || started.elapsed() >= limit / SAMPLING || is_done();
-        let found = attack::sample(&function, &real, property, options.seed, &is_over)?;
+        let found = attack::sample(function, &real, float.as_ref(), property, options.seed, &is_over)?;
         Ok(found.map(|(input, output)| Counterexample { input, output }))
     };
     if let Some(name) = &real.unknown {
@@ -161,7 +137,7 @@ pub fn verify(
         // Beside the first boxes, which often suffice for a proof.
         let found = sample(&|| search.state().is_done()).and_then(|sampled| match sampled {
             Some(counterexample) => Ok(Some(counterexample)),
-            None => search.supervise(&function, &remaining, &mut |proven, boxes| {
+            None => search.supervise(function, &remaining, &mut |proven, boxes| {
                 progress(Progress { proven, boxes, seconds: started.elapsed().as_secs_f64() });
             }),
         });
@@ -171,9 +147,10 @@ pub fn verify(
     let (state, boxes) = (search.state(), search.boxes.load(Ordering::Relaxed));
     let verdict = match found {
         Some(counterexample) => Verdict::Counterexample(counterexample),
-        None if state.waiting.is_empty() && state.busy == 0 && !state.failed && state.unresolved == 0 => {
-            Verdict::Proven
-        }
+        None if state.waiting.is_empty() && state.busy == 0 && !state.failed && state.unresolved == 0 => match &float {
+            Some(float) => device_check::confirm(function, float, property, options.seed, limit)?,
+            None => Verdict::Proven,
+        },
         None if state.is_full => {
             Verdict::Undecided(format!("the boxes that wait to be proven take more than {MAX_BYTES} bytes"))
         }
@@ -194,7 +171,7 @@ pub fn check(
     property: &Property,
     input: &[f32],
 ) -> Result<Option<Counterexample>> {
-    let function = Function { run, shape: shape.into() };
+    let function = Function { run, shape: shape.into(), compiled: None };
     if input.len() != property.inputs || function.shape.numel() != property.inputs {
         return Err(Error::mistake(format!(
             "the counterexample has {} inputs, the property {} and the network {}",

@@ -191,12 +191,49 @@ impl Compiler {
             Op::Slice(slices) => Step::Move(x[0], sliced(shape(0), slices, &node.shape)),
             Op::Reduce(op, axes) if float && *op != ReduceOp::Prod => Step::Reduce(*op, x[0], reduced(shape(0), axes)),
             Op::MatMul if float => self.matmul(shape(0), shape(1), x),
+            Op::SliceScatter(axis) if float && x[1..].chunks(2).all(|pair| self.position(pair).is_some()) => {
+                return self.written(graph, node, *axis, x);
+            }
             other => {
                 self.unknown.get_or_insert_with(|| other.to_string());
                 Step::Unknown
             }
         };
         Ok(self.push(step, node))
+    }
+
+    /// Returns the constant position of a part and its position.
+    fn position(&self, pair: &[StepId]) -> Option<usize> {
+        let Step::Constant(values) = &self.steps[*pair.get(1)?].step else { return None };
+        values.first().filter(|at| at.is_point() && at.lo >= 0.0).map(|at| at.lo as usize)
+    }
+
+    /// Appends the steps that write parts into slices of a tensor: the sum of both, each with zeros where the other one is, which is exact.
+    fn written(&mut self, graph: &Graph, node: &Node, axis: usize, x: &[StepId]) -> Result<StepId> {
+        let (numel, dtype) = (node.shape.numel(), node.dtype);
+        let mut whole = x[0];
+        for (n, pair) in x[1..].chunks(2).enumerate() {
+            let start = self.position(pair).unwrap_or(0);
+            let part = &graph.node(node.inputs[1 + 2 * n]).shape;
+            let strides = part.strides();
+            let inside = |at: &[usize]| {
+                let along = at[axis].checked_sub(start).filter(|along| *along < part.dims()[axis])?;
+                let other = (0..at.len()).filter(|other| *other != axis).map(|other| at[other] * strides[other]);
+                Some(along * strides[axis] + other.sum::<usize>())
+            };
+            let from = indices(&node.shape, inside);
+            let rest = (0..numel as u32).zip(&from).map(|(at, from)| if *from == ZERO { at } else { ZERO }).collect();
+            self.count(3 * numel)?;
+            let entry = |step| Entry { step, numel, dtype, units: 0 };
+            let part = self.append(entry(Step::Move(pair[0], from)));
+            let kept = self.append(entry(Step::Move(whole, rest)));
+            let is_zero = match &self.steps[kept].step {
+                Step::Constant(values) => values.iter().all(|value| *value == Interval::point(0.0)),
+                _ => false,
+            };
+            whole = if is_zero { part } else { self.append(entry(Step::Alu(Alu::Add, vec![kept, part]))) };
+        }
+        Ok(whole)
     }
 
     /// Returns true for max(x, 0), which [`Tensor::relu`] writes as a selection; x is the last operand.
@@ -268,16 +305,20 @@ impl Compiler {
         }
     }
 
-    /// Appends a step, folded to a constant if all its operands are constants.
+    /// Appends the step of a node.
     fn push(&mut self, step: Step, node: &Node) -> StepId {
         let units = match &step {
             Step::Alu(op, _) => rounding_units(*op),
             Step::Cast(x) => usize::from(self.steps[*x].dtype.is_float()),
             _ => 0,
         };
-        let entry = Entry { step, numel: node.shape.numel(), dtype: node.dtype, units };
+        self.append(Entry { step, numel: node.shape.numel(), dtype: node.dtype, units })
+    }
+
+    /// Appends a step, folded to a constant if all its operands are constants.
+    fn append(&mut self, entry: Entry) -> StepId {
         if let Some(values) = values::folded(&self.steps, &entry, self.arithmetic) {
-            return self.constant(node.dtype, values.into());
+            return self.constant(entry.dtype, values.into());
         }
         self.steps.push(entry);
         self.steps.len() - 1

@@ -171,6 +171,53 @@ fn selftest_runs_every_suite() {
     assert_eq!(parts(&some), ["contract", "functions"]);
 }
 
+#[test]
+fn exhaustive_selftest_checks_all_16_bit_inputs() {
+    let arguments = ["selftest", "--device", "cpu", "--suite", "functions", "--exhaustive"];
+    let document =
+        json(&[&arguments[..], &["--dtypes", "f16,bf16", "--operations", "exp,cast to f32,div"]].concat(), None);
+    let checks: Vec<(&str, f64)> = document["checks"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|check| (check["check"].as_str().unwrap(), check["tolerance"].as_f64().unwrap()))
+        .collect();
+    let names: Vec<&str> = checks.iter().map(|(name, _)| *name).collect();
+    assert_eq!(names, ["exp, f16", "cast to f32, f16", "div, f16", "exp, bf16", "cast to f32, bf16", "div, bf16"]);
+    assert!((0.5..0.501).contains(&checks[0].1) && checks[1].1 == 0.0 && checks[2].1 >= 0.5, "{checks:?}");
+    assert_eq!((&document["failed"], &document["passed"]), (&0.into(), &6.into()));
+    let refused = panoply(&["selftest", "--exhaustive", "--operations", "softmax"], None);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("recip"), "the possible values are listed");
+    assert_eq!(panoply(&["selftest", "--dtypes", "f16"], None).status.code(), Some(2), "needs --exhaustive");
+}
+
+/// A kernel whose last work-group does not run on the simulated driver, and a file for its settings.
+#[cfg(target_os = "linux")]
+#[test]
+fn exhaustive_selftest_fails_on_a_wrong_kernel() {
+    let folder = std::env::temp_dir().join(format!("panoply-status-exhaustive-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let library = folder.join("libcuda.so.1");
+    let _ = std::fs::remove_file(&library);
+    std::os::unix::fs::symlink(panoply_driver_sim::library(), &library).unwrap();
+    let run = |settings: &str| {
+        Command::new(env!("CARGO_BIN_EXE_panoply"))
+            .args(["selftest", "--device", "cuda:0", "--suite", "functions", "--exhaustive"])
+            .args(["--dtypes", "bf16", "--operations", "floor", "--json"])
+            .envs([("LD_LIBRARY_PATH", folder.as_os_str()), ("PANOPLY_FAKE_CUDA", settings.as_ref())])
+            .env("PANOPLY_CACHE_DIR", "")
+            .output()
+            .unwrap()
+    };
+    let right = run("");
+    assert_eq!(right.status.code(), Some(0), "{}", String::from_utf8_lossy(&right.stdout));
+    let wrong = run("wrong=floor_");
+    let document: Value = serde_json::from_slice(&wrong.stdout).unwrap();
+    assert_eq!((wrong.status.code(), &document["failed"]), (Some(1), &1.into()), "{document}");
+    assert!(document["checks"][0]["result"].as_str().unwrap().contains("at "), "{document}");
+}
+
 /// Creates a folder with a libcuda whose code runs when it is loaded.
 #[cfg(target_os = "linux")]
 fn planted(name: &str, code: &str) -> PathBuf {

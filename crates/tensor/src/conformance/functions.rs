@@ -1,8 +1,7 @@
 //! The numeric contract: maximum errors of a device's math functions.
 
-use panoply_ir::Result;
 use panoply_ir::alu::Math;
-use panoply_ir::target::Language;
+use panoply_ir::{Alu, DType, Result, accuracy};
 
 use super::oracle::both;
 use super::{Outcome, Worst};
@@ -11,35 +10,32 @@ use crate::{Device, Tensor};
 /// Number of samples of each function, besides edge cases.
 const SAMPLES: u64 = 1 << 14;
 
-/// A function, its tensor method, and the ULP limit of driver implementations: that of OpenCL (OpenCL C 1.2, table
-/// 7.4; full profile), or our own limit for functions implemented by us there as well.
-type Function = (Math, fn(&Tensor) -> Tensor, f64);
+/// A function and its tensor method.
+pub(super) type Function = (Math, fn(&Tensor) -> Tensor);
 
-const FUNCTIONS: [Function; 12] = [
-    (Math::Exp, Tensor::exp, 3.0),
-    (Math::Exp2, Tensor::exp2, 3.0),
-    (Math::Log, Tensor::log, 3.0),
-    (Math::Log2, Tensor::log2, 3.0),
-    (Math::Log1p, Tensor::log1p, 2.0),
-    (Math::Expm1, Tensor::expm1, 3.0),
-    (Math::Sin, Tensor::sin, 4.0),
-    (Math::Cos, Tensor::cos, 4.0),
-    (Math::Tan, Tensor::tan, 5.0),
-    (Math::Atan, Tensor::atan, 5.0),
-    (Math::Tanh, Tensor::tanh, OURS),
-    (Math::Erf, Tensor::erf, 16.0),
+/// All functions.
+pub(super) const FUNCTIONS: [Function; 12] = [
+    (Math::Exp, Tensor::exp),
+    (Math::Exp2, Tensor::exp2),
+    (Math::Log, Tensor::log),
+    (Math::Log2, Tensor::log2),
+    (Math::Log1p, Tensor::log1p),
+    (Math::Expm1, Tensor::expm1),
+    (Math::Sin, Tensor::sin),
+    (Math::Cos, Tensor::cos),
+    (Math::Tan, Tensor::tan),
+    (Math::Atan, Tensor::atan),
+    (Math::Tanh, Tensor::tanh),
+    (Math::Erf, Tensor::erf),
 ];
-
-/// ULP limit of our own implementations.
-const OURS: f64 = 2.0;
 
 /// Measures the error of every function in f32, at normal numbers of all magnitudes.
 pub fn functions(device: &Device) -> impl Iterator<Item = Outcome> {
-    let own = matches!(device.target().language, Language::OpenClC | Language::SpirV);
-    FUNCTIONS.into_iter().map(move |(math, function, allowed)| Outcome {
+    let language = device.target().language;
+    FUNCTIONS.into_iter().map(move |(math, function)| Outcome {
         name: math.name().to_string(),
         unit: "ulp",
-        limit: if own { allowed } else { OURS },
+        limit: accuracy::guaranteed(Alu::Math(math), DType::F32, language).unwrap_or(accuracy::FUNCTION_ULPS),
         worst: device.scope(|| worst(function)),
     })
 }

@@ -59,6 +59,16 @@ const RULES: &[Rule] = &[
         let moved = grid.pad(&[(1, 0), (0, 1)]).narrow(0, 1, 2);
         Ok((moved.flip(1) - moved.t().flatten(0, -1).unflatten(0, &[2, 3])).flatten(0, -1) - 1.0)
     }),
+    ("concat", 4, |x| {
+        let grid = x.reshape([2, 2]);
+        let parts = [grid.relu(), grid.sum(1).unsqueeze(1) - 0.3, Tensor::from_slice(&[0.5f32, -0.5], [2, 1])];
+        Ok((Tensor::concat(&parts, 1).relu() - 0.1).flatten(0, -1))
+    }),
+    ("concat of many", 2, |x| {
+        let parts: Vec<Tensor> = (0..40).map(|n| x * (n as f32 * 0.1 - 2.0)).collect();
+        Ok(Tensor::concat(&parts, 0).relu().reshape([8, 10]).sum(1))
+    }),
+    ("write", 4, |x| Ok(x.relu().slice_scatter(&(x.narrow(0, 0, 2) * 2.0), 0, &Tensor::scalar(1i32)) - x)),
     ("expand", 2, |x| Ok((x.unsqueeze(1) - x.unsqueeze(0)).relu().flatten(0, -1))),
     ("sum", 6, |x| Ok(x.reshape([2, 3]).relu().sum(1) - x.sum(0))),
     ("largest", 6, |x| Ok(x.reshape([2, 3]).max(1) - x.min(0))),

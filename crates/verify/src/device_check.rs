@@ -1,0 +1,76 @@
+//! Test that the device computes outputs within their bounds, at inputs of all boxes of a property.
+//!
+//! A proof for the device's arithmetic assumes that each operation is within its error bounds. At a single input the bounds of the outputs
+//! are as narrow as the rounding errors, so a kernel that computes something else is noticed at almost every input that it affects. The
+//! comparison is a test, not a proof: `panoply selftest --exhaustive` tests the operations themselves at every input.
+
+use std::time::{Duration, Instant};
+
+use panoply_tensor::{Device, Result, Rng};
+
+use crate::attack::{self, Function};
+use crate::device_bounds::{allows_tf32, bounds_at, compare};
+use crate::interval::Interval;
+use crate::property::Property;
+use crate::report::Verdict;
+use crate::steps::Steps;
+
+/// Number of inputs that are compared, over all boxes of a property.
+const POINTS: usize = 128;
+/// Number of inputs after which the comparison ends if it took a fraction of the time limit with this divisor.
+const LEAST: usize = 16;
+const FRACTION: u32 = 20;
+
+/// Returns the verdict about a property whose bounds exclude all counterexamples: proven, if the device does not compute in TF32.
+///
+/// # Errors
+/// If the function fails, or the device computes an output outside of its bounds.
+pub fn confirm(
+    function: &Function<'_>,
+    float: &Steps,
+    property: &Property,
+    seed: u64,
+    limit: Duration,
+) -> Result<Verdict> {
+    let device = Device::current()?;
+    if allows_tf32(&device) {
+        let reason = format!("{device} may compute matrix products in TF32, for which no bounds are known");
+        return Ok(Verdict::Undecided(reason));
+    }
+    let started = Instant::now();
+    let mut compared = Vec::new();
+    for point in points(property, seed) {
+        let bounds = bounds_at(float, &point);
+        compare(&bounds, &point, &function.output(&point)?)?;
+        compared.push((point, bounds));
+        if compared.len() >= LEAST && started.elapsed() > limit / FRACTION {
+            break;
+        }
+    }
+    // The kernels for a batch can be others.
+    if function.compiled.is_some() && !compared.is_empty() {
+        let (points, bounds): (Vec<Vec<f32>>, Vec<Vec<Interval>>) = compared.into_iter().unzip();
+        let outputs = function.outputs(&points, property.outputs)?;
+        bounds.iter().zip(&points).zip(&outputs).try_for_each(|((bounds, point), y)| compare(bounds, point, y))?;
+    }
+    Ok(Verdict::Proven)
+}
+
+/// Returns points of all boxes of a property.
+fn points(property: &Property, seed: u64) -> Vec<Vec<f32>> {
+    let mut rng = Rng::seed_from_u64(seed);
+    let mut boxes: Vec<(usize, Vec<Interval>)> = Vec::new();
+    for (n, case) in property.cases.iter().enumerate() {
+        let ranges: Vec<Interval> = case.ranges.iter().map(|range| range.outer()).collect();
+        if boxes.len() < POINTS && !boxes.iter().any(|(_, other)| *other == ranges) {
+            boxes.push((n, ranges));
+        }
+    }
+    let count = POINTS / boxes.len().max(1);
+    let of = |(n, ranges): &(usize, Vec<Interval>)| {
+        let mut points = attack::batch(&property.cases[*n], ranges, None, 1.0, count, &mut rng);
+        points.truncate(count);
+        points
+    };
+    boxes.iter().flat_map(of).collect()
+}
