@@ -26,11 +26,20 @@ const PERCENT: &str = "{msg} {bar:30} {percent} %, {eta} left";
 /// Steps of a bar in percent.
 const STEPS: u64 = 1000;
 
-/// The options with a progress bar of reading, which ends with them.
+/// The options with a progress bar of reading, which ends with the read.
 pub fn with_progress(reading: &ReadOptions) -> ReadOptions {
-    let bar = Mutex::new(LoadProgress::with_template("reading", PERCENT));
+    let new = || (0, LoadProgress::with_template("reading", PERCENT));
+    let shown = Mutex::new(new());
     let show = move |fraction: f64| {
-        bar.lock().unwrap_or_else(PoisonError::into_inner).show((fraction * STEPS as f64) as u64, STEPS);
+        let mut shown = shown.lock().unwrap_or_else(PoisonError::into_inner);
+        // Threads can report out of order.
+        let step = ((fraction * STEPS as f64) as u64).max(shown.0);
+        shown.0 = step;
+        shown.1.show(step, STEPS);
+        if step >= STEPS {
+            // The bar disappears; another read with these options has its own.
+            *shown = new();
+        }
     };
     ReadOptions { progress: ReadProgress::new(show), ..reading.clone() }
 }

@@ -65,6 +65,7 @@ struct Counts {
 
 /// Tests, measures and writes the files.
 pub fn run(arguments: &ReportCommand) -> Result<ExitCode> {
+    arguments.suites.check()?;
     let choice = arguments.device.select()?;
     let device = choice.device();
     let (json_path, markdown_path) = paths(arguments.output.as_deref(), device);

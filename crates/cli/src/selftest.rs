@@ -86,6 +86,7 @@ impl Suite {
 
 /// Runs every requested check on every requested device.
 pub fn run(arguments: &SelftestCommand) -> Result<ExitCode> {
+    arguments.suites.check()?;
     if arguments.all_devices {
         driver_probe::for_all()?;
     }
@@ -117,6 +118,17 @@ pub fn run(arguments: &SelftestCommand) -> Result<ExitCode> {
         println!("{passed} passed, {left_out} skipped, {failed} failed");
     }
     Ok(if failed > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+impl SuiteArgs {
+    /// Fails if `--exhaustive` would check nothing.
+    pub fn check(&self) -> Result<()> {
+        if self.exhaustive.exhaustive && !self.suite.is_empty() && !self.suite.contains(&Suite::Functions) {
+            let message = "--exhaustive checks the suite `functions`, which `--suite` leaves out";
+            return Err(Error::mistake(message).note("add `--suite functions`"));
+        }
+        self.exhaustive.check()
+    }
 }
 
 /// Runs the checks on a device.

@@ -46,6 +46,7 @@ use panoply::{DType, Error, Result, Rng};
 use serde_json::json;
 
 use crate::console::escaped;
+use crate::load_progress::with_progress;
 use crate::output::{self, DeviceSelection};
 pub use arguments::TrainCommand;
 use dashboard::Dashboard;
@@ -145,9 +146,11 @@ impl TrainJob {
             Some(presets::ModelArg::Onnx(file)) => Some(FineTune::open(file)?),
             _ => None,
         };
+        // Rank 0 shows the progress.
+        let shown = if reports { with_progress(&reading) } else { reading.clone() };
         let (mut labeled, is_format_fixed) = match &start {
-            Some(start) => start.read(&data, &reading)?,
-            None => (manifest::open(&data, &reading)?, false),
+            Some(start) => start.read(&data, &shown)?,
+            None => (manifest::open(&data, &shown)?, false),
         };
         reading.check_for(&labeled.format)?;
         let reading = start.as_ref().map_or(reading.clone(), |start| start.reading(reading, is_format_fixed));
@@ -159,9 +162,15 @@ impl TrainJob {
         let defaults = Defaults::of(&labeled, &model);
         let dropout = arguments.dropout.unwrap_or(defaults.dropout);
         let sizes = SizeArgs { hidden: arguments.hidden_sizes.clone(), dropout };
-        if reports && defaults != Defaults::GENERAL {
+        let length = &recipe.length;
+        let used = Defaults {
+            epochs: if length.is_set() { 0 } else { defaults.epochs },
+            dropout: if arguments.dropout.is_some() { 0.0 } else { defaults.dropout },
+            ema_decay: defaults.ema_decay.filter(|_| recipe.args.ema_decay.is_none()),
+        };
+        if let (true, Some(used)) = (reports && defaults != Defaults::GENERAL, used.listed()) {
             let (rows, features) = (labeled.dataset.len(), labeled.dataset.num_features);
-            note!("a table of {rows} rows and {features} features: by default {defaults}");
+            note!("defaults for a table of {rows} rows and {features} features: {used}");
         }
         let wanted = LossArgs { kind: arguments.loss, class_weights: arguments.class_weights.clone() };
         let mut network = model.network(&labeled, &sizes, (&wanted, start.as_ref()))?;
@@ -253,6 +262,9 @@ impl TrainJob {
         let mut manifest = Manifest::read(folder)?;
         ranks::check_shards(manifest.settings.shards, Some(manifest.settings.batch_size), ranks)?;
         manifest::check_path(Path::new(manifest.data.place()))?;
+        if reports {
+            manifest.data.reading = with_progress(&manifest.data.reading);
+        }
         let mut labeled = manifest.data.open()?;
         if let Some(what) = manifest.data.changed(&labeled) {
             let message = format!("{} has changed since {} began: {what}", manifest.data.path, folder.display());

@@ -1,7 +1,8 @@
 //! Guaranteed error bounds of float operations: the numeric contract, by operation, element type and target language.
 //!
 //! Bounds are in units in the last place (ULP) of the result's type and hold for all operands, including infinities, NaN and overflow: an
-//! infinite result counts as the number that follows the largest finite one. `panoply selftest --exhaustive` tests them on a device, and
+//! infinite result counts as the number that follows the largest finite one. They are those of the operands that the device uses, which can
+//! be zeros in place of subnormal numbers ([`flushes_subnormals`]). `panoply selftest --exhaustive` tests them on a device, and
 //! proofs about the arithmetic of devices rely on them. f64 has no bound, because its operands are too many to try.
 
 use crate::alu::{Alu, Math};
@@ -21,7 +22,7 @@ const LANGUAGES: [Language; 6] =
 /// Returns the largest error of an operation in ULP of its type; 0 for an exact one, `None` without a guarantee.
 ///
 /// For the functions of OpenCL drivers these are the limits of the OpenCL specification (OpenCL C 1.2, table 7.4, full profile), for
-/// quotients and roots also those of Vulkan.
+/// quotients also those of Vulkan.
 pub fn guaranteed(op: Alu, dtype: DType, language: Language) -> Option<f64> {
     let single = single(op, language)?;
     match dtype {
@@ -61,6 +62,8 @@ fn single(op: Alu, language: Language) -> Option<f64> {
         }
         Alu::Add | Alu::Sub | Alu::Mul | Alu::Fma => ROUNDED,
         Alu::Div if !is_rounded => 2.5,
+        // Vulkan: a quotient of 2.5 ULP by an inverse root of 2 ULP.
+        Alu::Sqrt if language == Language::Wgsl => 5.0,
         Alu::Sqrt if !is_rounded => 3.0,
         Alu::Div | Alu::Sqrt => ROUNDED,
         Alu::Math(function) if is_driver => driver_function(function),
@@ -104,6 +107,8 @@ mod tests {
         assert_eq!(guaranteed(exp, DType::F32, Language::OpenClC), Some(3.0));
         assert_eq!(guaranteed(Alu::Pow, DType::F32, Language::SpirV), Some(16.0));
         assert_eq!(guaranteed(Alu::Div, DType::F32, Language::Wgsl), Some(2.5));
+        assert_eq!(guaranteed(Alu::Sqrt, DType::F32, Language::Wgsl), Some(5.0));
+        assert_eq!(guaranteed(Alu::Sqrt, DType::F32, Language::SpirV), Some(3.0));
         assert_eq!(guaranteed(Alu::Div, DType::F16, Language::Ptx { capability: 80 }), Some(0.5));
         assert_eq!(guaranteed(exp, DType::BF16, Language::Ir), Some(0.5 + 2.0 / 65536.0));
         assert_eq!(guaranteed(exp, DType::F64, Language::Ir), None);

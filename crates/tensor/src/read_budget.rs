@@ -7,10 +7,12 @@
 
 use std::cell::Cell;
 use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
+use std::io::Read;
 use std::path::Path;
+#[cfg(unix)]
 use std::sync::{Mutex, PoisonError};
 
+#[cfg(unix)]
 use panoply_runtime::parallel_map;
 
 use crate::{Error, Result};
@@ -29,27 +31,35 @@ const MOST_AT_ONCE: u64 = 1 << 26;
 const PARALLEL: u64 = 1 << 24;
 
 /// Bytes that a thread reads at a time.
+#[cfg(unix)]
 const PART: usize = 1 << 22;
 
 /// Reads a file of this length with several threads. `None` if that fails, or the file has another length: a thread alone reads it, or gives
-/// the error.
-fn read_in_parts(path: &Path, length: u64) -> Option<Vec<u8>> {
+/// the error. All read the same open file, which another process can replace by a new one of the same name.
+#[cfg(unix)]
+fn read_in_parts(file: &File, length: u64) -> Option<Vec<u8>> {
+    use std::os::unix::fs::FileExt;
+
     let length = usize::try_from(length).ok()?;
     // Zeroed memory has no pages yet. Its allocation would not return an error.
     Vec::<u8>::new().try_reserve_exact(length).ok()?;
     let mut bytes = vec![0; length];
-    let parts: Vec<Mutex<&mut [u8]>> = bytes.chunks_mut(PART).map(Mutex::new).collect();
-    let numbers: Vec<usize> = (0..parts.len()).collect();
-    let read = |number: &usize| {
-        let mut part = parts[*number].lock().unwrap_or_else(PoisonError::into_inner);
-        let mut file = File::open(path).ok()?;
-        file.seek(SeekFrom::Start((*number * PART) as u64)).ok()?;
-        file.read_exact(&mut part).ok()
+    let parts: Vec<(u64, Mutex<&mut [u8]>)> =
+        bytes.chunks_mut(PART).enumerate().map(|(at, part)| ((at * PART) as u64, Mutex::new(part))).collect();
+    let read = |(start, part): &(u64, Mutex<&mut [u8]>)| {
+        let mut part = part.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(file.read_exact_at(&mut part, *start).is_ok())
     };
-    let read = parallel_map(&numbers, |number| Ok(read(number))).ok()?;
+    let read = parallel_map(&parts, read).ok()?;
     drop(parts);
-    let is_whole = read.iter().all(Option::is_some) && std::fs::metadata(path).ok()?.len() == length as u64;
+    let is_whole = read.iter().all(|read| *read) && file.metadata().ok()?.len() == length as u64;
     is_whole.then_some(bytes)
+}
+
+/// Other systems read with one thread.
+#[cfg(not(unix))]
+fn read_in_parts(_: &File, _: u64) -> Option<Vec<u8>> {
+    None
 }
 
 /// Remaining memory budget of a read.
@@ -141,7 +151,7 @@ impl ReadBudget {
         let file = File::open(path).map_err(failed)?;
         let length = file.metadata().map_err(failed)?.len();
         if length >= PARALLEL && length < self.left() {
-            if let Some(bytes) = read_in_parts(path, length) {
+            if let Some(bytes) = read_in_parts(&file, length) {
                 self.take(length, path)?;
                 return Ok(bytes);
             }
@@ -198,4 +208,26 @@ fn human(bytes: u64) -> String {
         }
     }
     format!("{bytes} bytes")
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_of_a_file_are_those_of_one_open_file() {
+        let path = std::env::temp_dir().join(format!("panoply-parts-{}", std::process::id()));
+        let content: Vec<u8> =
+            (0..2 * PART + 5).map(|at| (at as u32).wrapping_mul(0x9e37_79b9).to_be_bytes()[0]).collect();
+        std::fs::write(&path, &content).unwrap();
+        let file = File::open(&path).unwrap();
+        // Another file of the same name and length does not mix with it.
+        std::fs::remove_file(&path).unwrap();
+        std::fs::write(&path, vec![0; content.len()]).unwrap();
+        assert!(read_in_parts(&file, content.len() as u64).unwrap() == content);
+        for length in [content.len() - 1, content.len() + 1] {
+            assert_eq!(read_in_parts(&file, length as u64), None);
+        }
+        std::fs::remove_file(path).unwrap();
+    }
 }

@@ -56,7 +56,7 @@ pub fn confirm(
     Ok(Verdict::Proven)
 }
 
-/// Returns points of all boxes of a property.
+/// Returns points of all boxes of a property; a point near the first box if no box has an f32 number.
 fn points(property: &Property, seed: u64) -> Vec<Vec<f32>> {
     let mut rng = Rng::seed_from_u64(seed);
     let mut boxes: Vec<(usize, Vec<Interval>)> = Vec::new();
@@ -72,5 +72,10 @@ fn points(property: &Property, seed: u64) -> Vec<Vec<f32>> {
         points.truncate(count);
         points
     };
-    boxes.iter().flat_map(of).collect()
+    let points: Vec<Vec<f32>> = boxes.iter().flat_map(of).collect();
+    match boxes.first().filter(|_| points.is_empty()) {
+        // No f32 lies in the boxes. The bounds of any other input hold, too.
+        Some((_, ranges)) => vec![ranges.iter().map(|range| f64::midpoint(range.lo, range.hi) as f32).collect()],
+        None => points,
+    }
 }

@@ -178,7 +178,7 @@ def reading(binary):
             for _ in range(READ_TURNS):
                 ours = subprocess.run([binary, "bench", "data", path, "--repeats", "1", "--json"], capture_output=True, check=True)
                 ours = json.loads(ours.stdout)
-                turns["ours"].append((ours["seconds"], ours["peak_rss_bytes"]))
+                turns["ours"].append((ours["seconds"], ours["peak_rss_growth_bytes"]))
                 theirs = subprocess.run([sys.executable, "-c", READ_BY_PANDAS, path], capture_output=True, check=True)
                 turns["pandas"].append(json.loads(theirs.stdout))
         (ours, our_memory), (theirs, memory) = (

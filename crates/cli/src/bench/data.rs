@@ -11,6 +11,7 @@ use serde_json::json;
 
 use super::{duration, rss};
 use crate::console::escaped;
+use crate::load_progress::with_progress;
 use crate::train::data_args::DataArgs;
 use crate::train::manifest;
 
@@ -49,7 +50,7 @@ fn size_on_disk(path: &Path) -> Result<u64> {
 
 pub fn run(arguments: &BenchDataCommand) -> Result<ExitCode> {
     let path = &arguments.data;
-    let reading = arguments.reading.clone().read_options();
+    let reading = with_progress(&arguments.reading.clone().read_options());
     let bytes = size_on_disk(path)?;
     let (mut times, mut memory, mut shape) = (Vec::new(), None, (0, 0));
     for _ in 0..arguments.repeats {
@@ -67,7 +68,7 @@ pub fn run(arguments: &BenchDataCommand) -> Result<ExitCode> {
             "{}",
             json!({
                 "schema": 1, "data": path.to_string_lossy(), "bytes": bytes, "examples": examples, "features": features,
-                "seconds": seconds, "peak_rss_bytes": memory,
+                "seconds": seconds, "peak_rss_growth_bytes": memory,
             })
         );
         return Ok(ExitCode::SUCCESS);
@@ -77,7 +78,7 @@ pub fn run(arguments: &BenchDataCommand) -> Result<ExitCode> {
     println!("median time      {} ({:.0} MB/s)", duration(seconds), size / seconds);
     if let Some(memory) = memory {
         println!(
-            "peak memory      {:.1} MB, {:.2} times the file",
+            "memory growth    {:.1} MB, {:.2} times the file",
             memory as f64 / 1e6,
             memory as f64 / bytes.max(1) as f64
         );

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use indicatif::{ProgressBar, ProgressStyle};
-use panoply::Device;
 use panoply::internal::conformance::Outcome;
 use panoply::internal::conformance::exhaustive::{Sweep, sweeps};
+use panoply::{Device, Error, Result};
 
 use crate::console;
 
@@ -41,6 +41,17 @@ impl ExhaustiveArgs {
     fn wants(&self, sweep: &Sweep) -> bool {
         (self.operations.is_empty() || self.operations.iter().any(|name| name == sweep.name))
             && (self.dtypes.is_empty() || self.dtypes.contains(&sweep.dtype.to_string()))
+    }
+
+    /// Fails if no check matches the operations and element types.
+    pub fn check(&self) -> Result<()> {
+        match sweeps().iter().any(|sweep| self.wants(sweep)) {
+            true => Ok(()),
+            false => {
+                let (operations, dtypes) = (self.operations.join(", "), self.dtypes.join(", "));
+                Err(Error::mistake(format!("there is no exhaustive check of {operations} in {dtypes}")))
+            }
+        }
     }
 
     /// Runs the checks on a device.

@@ -48,7 +48,7 @@ pub struct TrainCommand {
         conflicts_with = "resume"
     )]
     pub hidden_sizes: Option<Vec<usize>>,
-    /// Dropout probability in training [default: 0.1; 0.5 for a table with more than a feature for each four rows]
+    /// Dropout probability in training [default: 0.1; 0.5 for `mlp` on a table of at least 100 rows with more than a feature for each four rows]
     #[arg(long, conflicts_with = "resume")]
     pub dropout: Option<f64>,
     #[command(flatten)]

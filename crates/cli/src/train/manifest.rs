@@ -17,7 +17,6 @@ use super::run_dir::RunDir;
 use super::train_args::{LrScheduleKind, OptimizerKind, value_name};
 use super::val_split::ValSplit;
 use crate::console::escaped;
-use crate::load_progress::with_progress;
 use crate::shell;
 
 /// The metadata entry of a model file that holds a manifest.
@@ -323,12 +322,10 @@ impl DataInfo {
 pub fn open(data: &str, reading: &ReadOptions) -> Result<LabeledData> {
     match data {
         "digits" => reader::digits(),
-        path => {
-            reader::open(Path::new(path), &with_progress(reading)).map_err(|error| match Path::new(path).exists() {
-                true => error,
-                false => error.note("DATA must be `digits`, a file or a folder"),
-            })
-        }
+        path => reader::open(Path::new(path), reading).map_err(|error| match Path::new(path).exists() {
+            true => error,
+            false => error.note("DATA must be `digits`, a file or a folder"),
+        }),
     }
 }
 

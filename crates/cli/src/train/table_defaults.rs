@@ -4,8 +4,6 @@
 //! parameters and more epochs help on few rows, and strong dropout where there are many columns for each row. Networks of other sizes, other
 //! learning rates, batch sizes and weight decays were no better.
 
-use std::fmt;
-
 use panoply::nn::data::reader::{DataFormat, LabeledData};
 
 use super::presets::ModelArg;
@@ -34,10 +32,10 @@ pub struct Defaults {
 }
 
 impl Defaults {
-    /// Of data that are no table, and of networks other than `mlp`.
+    /// The defaults for data other than tables, and for networks other than `mlp`.
     pub const GENERAL: Defaults = Defaults { epochs: EPOCHS, dropout: DROPOUT, ema_decay: None };
 
-    /// Of these data.
+    /// Returns the defaults for these data.
     pub fn of(labeled: &LabeledData, model: &ModelArg) -> Defaults {
         match (&labeled.format, model) {
             (DataFormat::Csv { sequence: None, .. }, ModelArg::Mlp) => {
@@ -45,6 +43,17 @@ impl Defaults {
             }
             _ => Defaults::GENERAL,
         }
+    }
+
+    /// Lists the defaults that are not 0, if there are any.
+    pub fn listed(&self) -> Option<String> {
+        let parts = [
+            (self.epochs > 0).then(|| format!("{} epochs", self.epochs)),
+            (self.dropout > 0.0).then(|| format!("dropout {}", self.dropout)),
+            self.ema_decay.map(|decay| format!("EMA decay {decay}")),
+        ];
+        let parts: Vec<String> = parts.into_iter().flatten().collect();
+        (!parts.is_empty()).then(|| parts.join(", "))
     }
 
     fn of_table(rows: usize, features: usize) -> Defaults {
@@ -58,16 +67,16 @@ impl Defaults {
     }
 }
 
-impl fmt::Display for Defaults {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} epochs, dropout {}", self.epochs, self.dropout)?;
-        self.ema_decay.map_or(Ok(()), |decay| write!(f, ", EMA decay {decay}"))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn defaults_that_are_used_are_listed() {
+        let some = Defaults { epochs: 60, dropout: 0.0, ema_decay: Some(0.99) };
+        assert_eq!(some.listed(), Some("60 epochs, EMA decay 0.99".to_string()));
+        assert_eq!(Defaults { epochs: 0, dropout: 0.0, ema_decay: None }.listed(), None);
+    }
 
     #[test]
     fn defaults_depend_on_rows_and_columns() {

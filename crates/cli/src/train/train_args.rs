@@ -27,7 +27,7 @@ pub struct TrainOptions {
 /// Duration of training.
 #[derive(Args, Clone, Debug, Default)]
 pub struct LengthArgs {
-    /// Number of epochs [default: 30; 60 for a table of fewer than 10000 rows, 300 of fewer than 100]
+    /// Number of epochs [default: 30; for `mlp` on a table of fewer than 10000 rows 60, of fewer than 100 rows 300]
     #[arg(long, aliases = ["num-epochs", "max-epochs"], value_parser = parse_count)]
     epochs: Option<usize>,
     /// Train whole epochs until at least this many batches have been processed
@@ -82,7 +82,7 @@ pub struct TrainArgs {
     #[arg(long, visible_alias = "lr-scheduler", alias = "scheduler", value_enum)]
     pub lr_schedule: Option<LrScheduleKind>,
     /// Decay of an exponential moving average of the parameters, such as 0.999; the average is evaluated and saved as the model; 0 turns it
-    /// off [default: 0.99 for a table, otherwise off]
+    /// off [default: 0.99 for `mlp` on a table, otherwise off]
     #[arg(long, value_name = "DECAY", value_parser = parse_fraction, allow_negative_numbers = true)]
     pub ema_decay: Option<f64>,
     /// Element type of layer computations; parameters stay f32 [default: f32]
@@ -192,6 +192,11 @@ fn sentence(error: &clap::Error) -> String {
 }
 
 impl LengthArgs {
+    /// Returns true if an option sets the duration.
+    pub fn is_set(&self) -> bool {
+        self.epochs.is_some() || self.min_steps.is_some()
+    }
+
     /// Returns the number of epochs over `examples` in batches of size `batch`, if it was set.
     pub fn num_epochs(&self, examples: usize, batch: usize) -> Option<usize> {
         self.min_steps.map(|steps| TrainConfig::with_min_steps(steps, examples, batch).epochs).or(self.epochs)

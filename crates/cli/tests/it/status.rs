@@ -190,6 +190,15 @@ fn exhaustive_selftest_checks_all_16_bit_inputs() {
     assert_eq!(refused.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&refused.stderr).contains("recip"), "the possible values are listed");
     assert_eq!(panoply(&["selftest", "--dtypes", "f16"], None).status.code(), Some(2), "needs --exhaustive");
+    for nothing in [&["--dtypes", "f16", "--operations", "cast to f16"][..], &["--suite", "ops"]] {
+        let refused = panoply(&[&["selftest", "--exhaustive"], nothing].concat(), None);
+        assert!(!refused.status.success(), "{nothing:?}");
+        let message = String::from_utf8_lossy(&refused.stderr);
+        assert!(
+            message.contains("no exhaustive check of cast to f16 in f16") || message.contains("`functions`"),
+            "{message}"
+        );
+    }
 }
 
 /// A kernel whose last work-group does not run on the simulated driver, and a file for its settings.

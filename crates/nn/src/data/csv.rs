@@ -178,9 +178,9 @@ impl Cells {
     }
 
     /// The cells of a text whose lines are its rows, without the text. Returns `None` for a text with quotes, carriage returns inside of
-    /// lines, or several spaces between cells, and for rows of different lengths: [`Cells::parse_records`] reads it or gives the error.
+    /// lines, or spaces as the delimiter, and for rows of different lengths: [`Cells::parse_records`] reads it or gives the error.
     ///
-    /// Splitting takes a tenth of the time of the `csv` crate and no copy: on two cores of a Zen 5, 0.03 s instead of 0.3 s for 10 million cells.
+    /// It takes 0.07 s for 10 million cells on two cores of a Zen 5, and copies nothing. The `csv` crate is for one thread and copies.
     fn split(text: &str, delimiter: u8) -> Option<Cells> {
         let bytes = text.as_bytes();
         u32::try_from(bytes.len()).ok()?;
@@ -215,8 +215,8 @@ impl Cells {
     /// Parses the records of a text.
     fn parse_records(text: &str, delimiter: u8, count: usize) -> Result<Cells, (usize, String)> {
         let mut cells = Cells::default();
-        // The text without most delimiters; not less than needed, since growing copies.
-        cells.text.reserve(text.len().saturating_sub(count / 2));
+        // Not less than needed, since growing copies.
+        cells.text.reserve_exact(text.len());
         cells.ends.reserve(count);
         let mut records = Records::of(text, delimiter);
         while let Some(line) = records.next()? {

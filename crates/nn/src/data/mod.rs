@@ -24,7 +24,6 @@ mod split;
 mod tables;
 pub mod text;
 
-use std::fs::File;
 use std::path::Path;
 
 use flate2::read::MultiGzDecoder;

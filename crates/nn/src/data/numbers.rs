@@ -61,7 +61,7 @@ fn short_decimal(cell: &str) -> Option<f64> {
             return None;
         }
     }
-    // A point alone is no number.
+    // A point alone is not a number.
     let fraction = point.map_or(0, |point| digits.len() - point - 1);
     if digits.len() == 1 && point.is_some() {
         return None;

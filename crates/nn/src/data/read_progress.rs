@@ -32,7 +32,8 @@ impl ReadProgress {
         let done = AtomicUsize::new(0);
         move || {
             let done = done.fetch_add(1, Ordering::Relaxed) + 1;
-            self.report(from + (to - from) * done as f64 / count.max(1) as f64);
+            // The last step ends exactly there.
+            self.report(if done == count { to } else { from + (to - from) * done as f64 / count as f64 });
         }
     }
 }

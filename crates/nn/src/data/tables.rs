@@ -6,6 +6,7 @@ pub mod summary;
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 
 use panoply_tensor::{Error, Result, parallel_map};
 
@@ -22,9 +23,6 @@ pub(super) use columns::{is_missing, most_frequent, replacement};
 
 /// Examples that a thread encodes at a time.
 const AT_ONCE: usize = 1 << 12;
-
-/// Parts of as many examples that are encoded before they are joined.
-const PARTS: usize = 64;
 
 /// Reads a table of text or of Parquet. `known` returns whether the first line of a text, which it is given, names the columns.
 fn read_rows(
@@ -164,36 +162,47 @@ impl<'a> TableExamples<'a> {
     }
 
     /// Returns the features of all examples, padded with zeros to `time` rows, and the shape of an example.
-    fn numbers(&self, columns: &[Column<'_>], time: usize, progress: &ReadProgress) -> Result<(Vec<f32>, Vec<usize>)> {
+    ///
+    /// Reports the progress of the read from the fraction `from` on.
+    fn numbers(
+        &self,
+        columns: &[Column<'_>],
+        time: usize,
+        (progress, from): (&ReadProgress, f64),
+    ) -> Result<(Vec<f32>, Vec<usize>)> {
         let width = columns.iter().map(Column::width).sum::<usize>();
         let count = self.rows.len().checked_mul(time).and_then(|count| count.checked_mul(width));
-        let mut numbers = Vec::new();
         if let Some(count) = count.filter(|count| isize::try_from(*count).is_ok()) {
             let cut = |error: Error| error.notes().iter().fold(self.too_many(time, width), Error::note);
             self.budget.take_values(count, size_of::<f32>(), self.path).map_err(cut)?;
         }
-        if count.is_none_or(|count| numbers.try_reserve_exact(count).is_err()) {
+        if count.is_none_or(|count| Vec::<f32>::new().try_reserve_exact(count).is_err()) {
             return Err(self.too_many(time, width));
         }
         let (table, path, rows) = (self.table, self.path, &self.rows);
-        let examples: Vec<usize> = (0..rows.len()).step_by(AT_ONCE).collect();
-        let step = progress.steps(examples.len(), (FITTED, 1.0));
-        let encode = |first: &usize| {
-            let last = (first + AT_ONCE).min(rows.len());
-            let mut numbers = Vec::with_capacity((last - first) * time * width);
-            for example in *first..last {
-                for row in rows.of(example) {
-                    columns.iter().try_for_each(|column| column.read(table, *row, path, &mut numbers))?;
+        // Zeroed memory has no pages until it is written.
+        let (stride, mut numbers) = (time * width, vec![0.0; rows.len() * time * width]);
+        let parts: Vec<(usize, Mutex<&mut [f32]>)> = numbers
+            .chunks_mut(AT_ONCE * stride.max(1))
+            .enumerate()
+            .map(|(at, part)| (at * AT_ONCE, Mutex::new(part)))
+            .collect();
+        let step = progress.steps(parts.len(), (from, 1.0));
+        let encode = |(first, part): &(usize, Mutex<&mut [f32]>)| {
+            let mut part = part.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut encoded = Vec::with_capacity(stride);
+            for (at, example) in part.chunks_exact_mut(stride.max(1)).enumerate() {
+                encoded.clear();
+                for row in rows.of(first + at) {
+                    columns.iter().try_for_each(|column| column.read(table, *row, path, &mut encoded))?;
                 }
-                numbers.resize((example + 1 - first) * time * width, 0.0);
+                example[..encoded.len()].copy_from_slice(&encoded);
             }
             step();
-            Ok(numbers)
+            Ok(())
         };
-        // A few parts at a time, so that they take little memory beside the whole.
-        for parts in examples.chunks(PARTS) {
-            parallel_map(parts, encode)?.iter().for_each(|part| numbers.extend_from_slice(part));
-        }
+        parallel_map(&parts, encode)?;
+        drop(parts);
         Ok((numbers, if self.sequence.is_some() { vec![time, width] } else { vec![width] }))
     }
 
@@ -379,9 +388,12 @@ pub(super) fn open(path: &Path, reading: &ReadOptions) -> Result<LabeledData> {
     let numbers = words.iter().map(|words| numbers_of(words)).collect::<Result<Option<Vec<Vec<f64>>>>>()?;
     let task = task(&examples, &labels, (&words, numbers.as_deref()), reading.task)?;
     let time = examples.longest();
-    budget.take_values(table.rows().saturating_mul(columns.len()), size_of::<f32>(), path)?;
+    // The numbers of all columns, and in f64 those of the columns that are parsed at the same time.
+    let cells = table.rows().saturating_mul(columns.len());
+    budget.take_values(cells, size_of::<f32>() + size_of::<f64>(), path)?;
     let mut found = columns::fit(table, &mut columns, &categorical, (&rows, reading.missing, path), &reading.progress)
         .map_err(explained)?;
+    budget.give_back((cells * size_of::<f64>()) as u64);
     if let (Task::Regression, Some(numbers)) = (task, &numbers) {
         target_offsets(&examples, (&labels, numbers), &mut found);
     }
@@ -393,7 +405,7 @@ pub(super) fn open(path: &Path, reading: &ReadOptions) -> Result<LabeledData> {
     let maps = (&found.categories, &found.offsets, &found.scales, &found.imputation);
     let mut encoded = columns_of(table, &columns, maps);
     encoded.iter_mut().zip(found.numbers).for_each(|(column, numbers)| column.numbers = numbers);
-    let (features, lengths) = examples.numbers(&encoded, time, &reading.progress).map_err(explained)?;
+    let (features, lengths) = examples.numbers(&encoded, time, (&reading.progress, FITTED)).map_err(explained)?;
     let missing = MissingRows { policy: reading.missing, rows: examples.missing(&encoded, time)? };
     let data = match targets {
         Targets::Regression { values, num_outputs } => {

@@ -1,9 +1,10 @@
 //! Columns of tables and arrays: missing values, dates, decimal commas, encodings and labels. The values are those of pandas and NumPy.
 
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
 
 use panoply_nn::data::reader::{self, DataFormat, Imputation, LabeledData, MissingValues, ReadOptions, Replacement};
-use panoply_nn::data::{Dataset, Targets, TextEncoding};
+use panoply_nn::data::{Dataset, ReadProgress, Targets, TextEncoding};
 use panoply_tensor::Rng;
 
 fn file(name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
@@ -236,4 +237,44 @@ fn labels_of_arrays() {
     assert_eq!(labels(npy("<f4", "False", "(4,)", &floats)).1, classes(&[1, 0, 1, 0], 2), "whole floats");
     let floats: Vec<u8> = [1.5f32, 0.0, 1.0, 0.0].iter().flat_map(|y| y.to_le_bytes()).collect();
     assert!(matches!(labels(npy("<f4", "False", "(4,)", &floats)).1, Targets::Regression { .. }));
+}
+
+/// Training parses columns at once, prediction parses cell by cell: both give the same features, also for rows in several parts of the
+/// table, with dropped rows, indicators and numbers that are divided by a power of ten. The progress of both ends at 1.
+#[test]
+fn features_of_training_and_prediction_are_the_same() {
+    let mut text = String::from("x,tiny,far,city,y\n");
+    for row in 0..10_000u32 {
+        let x = if row % 9 == 0 { String::new() } else { format!("{}.{:03}", row % 97, row % 1000) };
+        let city = ["Oslo", "Bonn", "Lyon", "NA"][row as usize % 4];
+        text += &format!("{x},{}e-40,{},{city},{}\n", row % 13, 1_000_000_000 + row, f64::from(row) / 7.0);
+    }
+    for missing in [None, Some(MissingValues::Drop), Some(MissingValues::Mean)] {
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let fractions = told.clone();
+        let progress = ReadProgress::new(move |fraction| fractions.lock().unwrap().push(fraction));
+        let options = ReadOptions { missing, progress, ..ReadOptions::default() };
+        let path = file("both.csv", &text);
+        let read = reader::open(&path, &options).unwrap();
+        let most = |told: &mut Vec<f64>| told.drain(..).fold(0.0f64, f64::max);
+        assert_eq!(most(&mut told.lock().unwrap()), 1.0);
+        let predicted = read.format.read(&path, &[], &options).unwrap().dataset;
+        assert_eq!(most(&mut told.lock().unwrap()), 1.0);
+        let width = read.dataset.num_features;
+        assert_eq!(predicted.num_features, width);
+        let bits = |row: &[f32]| row.iter().map(|value| value.to_bits()).collect::<Vec<u32>>();
+        let kept: Vec<usize> = match missing {
+            Some(MissingValues::Drop) => (0..10_000).filter(|row| row % 9 != 0 && row % 4 != 3).collect(),
+            _ => (0..10_000).collect(),
+        };
+        assert_eq!(read.dataset.len(), kept.len());
+        for (at, row) in kept.iter().enumerate() {
+            let [trained, seen] =
+                [(&read.dataset, at), (&predicted, *row)].map(|(data, at)| &data.features[at * width..][..width]);
+            assert_eq!(bits(trained), bits(seen), "row {row} with {missing:?}");
+        }
+    }
+    // A number beyond f32 is an error that names its cell.
+    let error = reader::open(&file("large.csv", "x,y\n1,0.5\n1e300,1.5\n-1e-3,2.5\n"), &ReadOptions::default());
+    assert!(error.is_ok(), "a column of huge numbers is divided by a power of ten: {error:?}");
 }

@@ -14,6 +14,9 @@ use super::{Head, Inputs, KEYS, QUERIES, Row, base, factor, transpose, whole_row
 use crate::tile::Product;
 use crate::{PARTS, Shared, in_numbers};
 
+/// Maximum size of the sums of all parts, unless there is one part.
+const PARTIAL_BYTES: usize = 64 << 20;
+
 /// Computes the gradients of queries, keys and values.
 ///
 /// # Safety
@@ -27,8 +30,9 @@ pub unsafe fn gradient<T: Real>(pool: &Pool, isa: Isa, attention: &Attention, bu
     let rows = [width, depth].map(|width| width.next_multiple_of(lanes));
     let (sharing, blocks) = (heads / key_heads, queries.div_ceil(QUERIES));
     // If there are few heads, the queries are split and the parts are summed separately, the same for every number of threads.
-    let splits = PARTS.div_ceil(batch * key_heads).min(sharing * blocks);
     let sums = keys * (rows[0] + rows[1]);
+    let most = (PARTIAL_BYTES / (batch * key_heads * sums * size_of::<T>()).max(1)).max(1);
+    let splits = PARTS.div_ceil(batch * key_heads).min(sharing * blocks).min(most);
     let mut partial = pool.scratch().take::<T>(if splits > 1 { batch * key_heads * splits * sums } else { 0 });
     let partial = Shared(partial.start().cast());
     let write = |shared: usize, sums: *const T, parts: usize| {

@@ -51,8 +51,8 @@ pub(super) struct Column<'a> {
     offset: f64,
     scale: f64,
     imputation: Option<&'a Imputation>,
-    /// Its numbers by row of the table, less the offset and divided by the scale, if they were parsed. Cells that are no finite number are
-    /// NaN.
+    /// Its numbers by row of the table, less the offset and divided by the scale, if they were parsed. A cell without a finite number
+    /// is NaN.
     pub numbers: Option<Vec<f32>>,
 }
 
@@ -166,7 +166,7 @@ pub(super) fn columns_of<'a>(
     places.iter().map(column).collect()
 }
 
-/// What is learned from one column.
+/// The encoding of a column that was learned from its cells.
 #[derive(Default)]
 struct FittedColumn {
     /// `None` if no row has a value.
@@ -235,7 +235,7 @@ const LEAST_BLOCKS: usize = 4;
 
 /// The cells of a column as numbers.
 struct ParsedColumn {
-    /// NaN stands for cells that are no numbers.
+    /// A cell without a number is NaN.
     numbers: Vec<f64>,
     /// Cells that are neither numbers nor missing.
     words: usize,
@@ -369,8 +369,8 @@ pub(in crate::data) fn most_frequent<T: Ord + std::hash::Hash + Clone>(values: i
     counts.into_iter().max_by(|(a, n), (b, m)| n.cmp(m).then_with(|| b.cmp(a))).map(|(value, _)| value)
 }
 
-/// The categories among the cells of a column, of which each comes so often: the categories in their order, a sentence if only the most
-/// frequent are kept, and the key of the most frequent.
+/// Returns the categories of a column in their order, a sentence if only the most frequent are kept, and the key of the most frequent. `cells`
+/// counts how often each cell occurs.
 fn categories_of(cells: &HashMap<&str, usize>) -> (Vec<String>, Option<String>, String) {
     let categories = classes_among(&cells.keys().copied().collect::<Vec<&str>>());
     let mut counts: HashMap<String, usize> = HashMap::new();

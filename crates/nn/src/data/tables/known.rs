@@ -9,6 +9,7 @@ use super::super::ReadBudget;
 use super::super::csv::{CsvOptions, CsvTable};
 use super::super::labels::Keys;
 use super::super::numbers::number;
+use super::super::read_progress::SEPARATED;
 use super::super::reader::{Imputation, InferenceData, Label, ReadOptions, SequenceColumn, Task};
 use super::{TableExamples, answer, check_names, columns_of, read_rows};
 
@@ -38,6 +39,7 @@ impl TableSchema<'_> {
             named.then_some(true).or_else(|| unnamed.then_some(false))
         };
         let table = self.without_labels(read_rows(path, known_names, options, &budget)?);
+        reading.progress.report(SEPARATED);
         let place = |name: &str| {
             let at = table.names.iter().position(|known| known == name);
             at.filter(|_| unnamed || !self.begins_with_other_names(&table))
@@ -59,7 +61,7 @@ impl TableSchema<'_> {
         // Sequences may be longer than those of training; a network that cannot take them says so.
         let time = self.sequences.map_or(1, |sequences| sequences.max_len.max(examples.longest()));
         let columns = columns_of(&table, &places, (self.words, self.offsets, self.scales, self.imputation));
-        let (features, lengths) = examples.numbers(&columns, time, &reading.progress)?;
+        let (features, lengths) = examples.numbers(&columns, time, (&reading.progress, SEPARATED))?;
         let name = |rows: &[usize]| match sequence {
             Some(column) => format!("{} {}", table.names[column], examples.cell(rows[0], column)),
             None => format!("line {}", table.line(rows[0])),
