@@ -23,6 +23,7 @@ mod ranks;
 pub mod run_dir;
 mod scatter;
 mod table_defaults;
+mod target_scale;
 mod train_args;
 mod val_split;
 
@@ -59,6 +60,7 @@ use progress::{Screen, Silent};
 pub use ranks::run;
 use run_dir::RunDir;
 use table_defaults::Defaults;
+use target_scale::{deviations, target_stats};
 use train_args::{BatchSize, TrainOptions, value_name};
 use val_split::{ValSplit, split_dataset, split_notes};
 
@@ -162,16 +164,8 @@ impl TrainJob {
         let defaults = Defaults::of(&labeled, &model);
         let dropout = arguments.dropout.unwrap_or(defaults.dropout);
         let sizes = SizeArgs { hidden: arguments.hidden_sizes.clone(), dropout };
-        let length = &recipe.length;
-        let used = Defaults {
-            epochs: if length.is_set() { 0 } else { defaults.epochs },
-            dropout: if arguments.dropout.is_some() { 0.0 } else { defaults.dropout },
-            ema_decay: defaults.ema_decay.filter(|_| recipe.args.ema_decay.is_none()),
-        };
-        if let (true, Some(used)) = (reports && defaults != Defaults::GENERAL, used.listed()) {
-            let (rows, features) = (labeled.dataset.len(), labeled.dataset.num_features);
-            note!("defaults for a table of {rows} rows and {features} features: {used}");
-        }
+        let given = (recipe.length.is_set(), arguments.dropout.is_some(), recipe.args.ema_decay.is_some());
+        defaults.note(&labeled, given).iter().filter(|_| reports).for_each(|note| note!("{note}"));
         let wanted = LossArgs { kind: arguments.loss, class_weights: arguments.class_weights.clone() };
         let mut network = model.network(&labeled, &sizes, (&wanted, start.as_ref()))?;
         let sequences = labeled.dataset.seq_lengths.is_some();
@@ -562,19 +556,6 @@ fn check_causal(name: &str, model: &Model, train: &Dataset) -> Result<()> {
 
 /// Number of classes without an example that are named.
 const ABSENT_NAMED: usize = 10;
-
-/// Returns mean and standard deviation of the regression targets.
-fn target_stats(train: &Dataset) -> Option<Standardize> {
-    match &train.targets {
-        Targets::Regression { values, num_outputs: width } => Some(Standardize::from_rows(values, &[*width])),
-        Targets::Classes { .. } | Targets::MultiLabel { .. } => None,
-    }
-}
-
-/// Returns the standard deviation of each target.
-fn deviations(measured: &Standardize) -> Result<Vec<f64>> {
-    Ok(measured.std.tensor().to_vec::<f32>()?.into_iter().map(f64::from).collect())
-}
 
 /// Creates the trainer of a new run; standardizing layers are fitted to the training data.
 fn new_trainer(

@@ -150,11 +150,10 @@ impl ReadBudget {
         let failed = |error| Error::io(format!("cannot read {}", path.display()), error);
         let file = File::open(path).map_err(failed)?;
         let length = file.metadata().map_err(failed)?.len();
-        if length >= PARALLEL && length < self.left() {
-            if let Some(bytes) = read_in_parts(&file, length) {
-                self.take(length, path)?;
-                return Ok(bytes);
-            }
+        let is_large = (PARALLEL..self.left()).contains(&length);
+        if let Some(bytes) = is_large.then(|| read_in_parts(&file, length)).flatten() {
+            self.take(length, path)?;
+            return Ok(bytes);
         }
         self.read_chunks(file, length.saturating_add(1), path, failed)
     }

@@ -45,21 +45,23 @@ impl Defaults {
         }
     }
 
-    /// Lists the defaults that are not 0, if there are any.
-    pub fn listed(&self) -> Option<String> {
+    /// Returns a sentence about the defaults that are used for a table: those of options that were not `given`.
+    pub fn note(&self, labeled: &LabeledData, (epochs, dropout, ema_decay): (bool, bool, bool)) -> Option<String> {
         let parts = [
-            (self.epochs > 0).then(|| format!("{} epochs", self.epochs)),
-            (self.dropout > 0.0).then(|| format!("dropout {}", self.dropout)),
-            self.ema_decay.map(|decay| format!("EMA decay {decay}")),
+            (!epochs).then(|| format!("{} epochs", self.epochs)),
+            (!dropout).then(|| format!("dropout {}", self.dropout)),
+            self.ema_decay.filter(|_| !ema_decay).map(|decay| format!("EMA decay {decay}")),
         ];
         let parts: Vec<String> = parts.into_iter().flatten().collect();
-        (!parts.is_empty()).then(|| parts.join(", "))
+        let (rows, features) = (labeled.dataset.len(), labeled.dataset.num_features);
+        let is_used = *self != Defaults::GENERAL && !parts.is_empty();
+        is_used.then(|| format!("defaults for a table of {rows} rows and {features} features: {}", parts.join(", ")))
     }
 
     fn of_table(rows: usize, features: usize) -> Defaults {
         let epochs = match rows {
             ..TINY => 10 * EPOCHS,
-            ..SMALL => 2 * EPOCHS,
+            TINY..SMALL => 2 * EPOCHS,
             _ => EPOCHS,
         };
         let is_wide = rows >= TINY && features as f64 > WIDE * rows as f64;
@@ -73,9 +75,12 @@ mod tests {
 
     #[test]
     fn defaults_that_are_used_are_listed() {
-        let some = Defaults { epochs: 60, dropout: 0.0, ema_decay: Some(0.99) };
-        assert_eq!(some.listed(), Some("60 epochs, EMA decay 0.99".to_string()));
-        assert_eq!(Defaults { epochs: 0, dropout: 0.0, ema_decay: None }.listed(), None);
+        let labeled = panoply::nn::data::reader::digits().unwrap();
+        let table = Defaults { epochs: 60, dropout: 0.1, ema_decay: Some(0.99) };
+        let note = |given| table.note(&labeled, given);
+        let wanted = "defaults for a table of 1797 rows and 64 features: 60 epochs, EMA decay 0.99";
+        assert_eq!(note((false, true, false)).as_deref(), Some(wanted));
+        assert_eq!((note((true, true, true)), Defaults::GENERAL.note(&labeled, (false, false, false))), (None, None));
     }
 
     #[test]

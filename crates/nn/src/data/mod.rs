@@ -4,6 +4,7 @@ mod array_pair;
 mod batch;
 mod batch_feed;
 mod builder;
+mod cells;
 pub mod csv;
 pub mod digits;
 pub mod idx;

@@ -16,7 +16,8 @@ use parquet::record::reader::RowIter;
 use parquet::schema::types::Type;
 
 use super::ReadBudget;
-use super::csv::{Cells, CsvTable, row_bytes};
+use super::cells::Cells;
+use super::csv::{CsvTable, row_bytes};
 
 /// Reads a table. Rows are counted from 1. A null is an empty cell, bools are 0 and 1, timestamps of any unit and dates are seconds since
 /// 1970.

@@ -11,7 +11,8 @@ use super::super::labels::Keys;
 use super::super::numbers::number;
 use super::super::read_progress::SEPARATED;
 use super::super::reader::{Imputation, InferenceData, Label, ReadOptions, SequenceColumn, Task};
-use super::{TableExamples, answer, check_names, columns_of, read_rows};
+use super::examples::TableExamples;
+use super::{answer, check_names, columns_of, read_rows};
 
 /// Schema of the tables that a trained network reads.
 pub(in crate::data) struct TableSchema<'a> {
