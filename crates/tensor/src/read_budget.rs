@@ -26,8 +26,7 @@ const BYTES_PER_BYTE: u64 = 32;
 /// Maximum size of a chunk when reading a file of unknown length.
 const MOST_AT_ONCE: u64 = 1 << 26;
 
-/// Minimum size of a file that several threads read, in bytes. The first use of the memory takes longer than the copy, so that two threads
-/// read a file twice as fast as one.
+/// Minimum size of a file that several threads read, in bytes: the first use of memory takes longer than the copy, and is done in parallel.
 const PARALLEL: u64 = 1 << 24;
 
 /// Bytes that a thread reads at a time.

@@ -353,8 +353,9 @@ impl Claim {
                     false => (&mut constraint.input, "x"),
                 };
                 let count = side.len();
-                let element =
-                    side.get_mut(*index).ok_or_else(|| format!("there is no {name}[{index}]: {count} elements"))?;
+                let element = side
+                    .get_mut(*index)
+                    .ok_or_else(|| format!("{name}[{index}] is out of range: {name} has {count} elements"))?;
                 *element = *element + *factor;
             }
             Ok(constraint)

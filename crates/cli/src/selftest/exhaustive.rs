@@ -49,7 +49,7 @@ impl ExhaustiveArgs {
             true => Ok(()),
             false => {
                 let (operations, dtypes) = (self.operations.join(", "), self.dtypes.join(", "));
-                Err(Error::mistake(format!("there is no exhaustive check of {operations} in {dtypes}")))
+                Err(Error::mistake(format!("--exhaustive does not check {operations} in {dtypes}")))
             }
         }
     }

@@ -37,8 +37,7 @@ pub(super) fn number(cell: &str) -> Option<f64> {
 
 /// The number in a cell of at most 15 digits with an optional sign and point. `None` for all other cells.
 ///
-/// Its digits as an integer and the power of ten are exact in f64, so that the quotient is rounded once and equals `str::parse`, which takes
-/// twice as long.
+/// Its digits as an integer and the power of ten are exact in f64, so that the quotient is rounded once and equals that of `str::parse`.
 ///
 /// Source: W. D. Clinger, "How to read floating point numbers accurately", 1990.
 fn short_decimal(cell: &str) -> Option<f64> {

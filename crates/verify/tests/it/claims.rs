@@ -59,7 +59,7 @@ fn errors_name_the_claim_and_the_key() {
     let message = sizes("name = \"a\"\nexample = 0\nball = 0.1\nholds = \"finite\"", 3);
     assert_eq!(message, "a: the point has 2 elements, but the network has 3 inputs");
     let message = sizes("inputs = [[0, 1]]\nholds = \"y[2] > 0\"", 3);
-    assert_eq!(message, "claim 1: there is no y[2]: 2 elements");
+    assert_eq!(message, "claim 1: y[2] is out of range: y has 2 elements");
     let message = sizes("example = 0\nball = 0.1\nclip = [2, 3]\nholds = \"finite\"", 2);
     assert_eq!(message, "claim 1: no input is in the ball and in the range `clip`");
 }

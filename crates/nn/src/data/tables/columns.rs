@@ -167,7 +167,6 @@ pub(super) fn columns_of<'a>(
 }
 
 /// The encoding of a column that was learned from its cells.
-#[derive(Default)]
 struct FittedColumn {
     /// `None` if no row has a value.
     encoding: Option<ColumnEncoding>,
