@@ -4,6 +4,8 @@ use std::fs::File;
 use std::io::ErrorKind;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
+#[cfg(unix)]
+use std::process::Stdio;
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
@@ -11,6 +13,10 @@ use clap::{Args, Subcommand};
 use panoply::mesh::{MpiLauncher, launch};
 use panoply::runtime::env::{self, LauncherKind};
 use panoply::{Error, Result};
+#[cfg(unix)]
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+#[cfg(unix)]
+use signal_hook::iterator::Signals;
 
 /// Time in which the launcher passes the report of a rank on, before it learns of the end and stops the other ranks.
 const SETTLE: Duration = Duration::from_millis(200);
@@ -84,15 +90,51 @@ fn run_ranks(arguments: &RunArguments) -> Result<ExitCode> {
     }
     rank.push("--".to_string());
     rank.extend(arguments.command.iter().cloned());
-    // The launcher receives Ctrl-C too and ends the ranks; this process waits for them.
-    ctrlc::set_handler(|| ())
-        .map_err(|error| Error::mistake(format!("cannot install a handler for Ctrl-C: {error}")))?;
-    let done = launcher.run(arguments.ranks, &own_program()?, &rank);
+    let forwarded = SignalForwarder::new()?;
+    let done = launcher.run_with(arguments.ranks, &own_program()?, &rank, |launcher| forwarded.to(launcher));
     let done = done.map_err(|error| match &arguments.log_dir {
         Some(folder) => error.note(note_of_logs(folder, arguments.ranks.get())),
         None => error,
     });
     done.map(|()| ExitCode::SUCCESS)
+}
+
+/// Receives the signals that would end this process, which waits for the launcher instead.
+#[cfg(unix)]
+struct SignalForwarder(Signals);
+
+#[cfg(unix)]
+impl SignalForwarder {
+    fn new() -> Result<SignalForwarder> {
+        let signals = Signals::new([SIGINT, SIGTERM, SIGHUP]);
+        signals.map(SignalForwarder).map_err(|error| Error::io("cannot receive signals", error))
+    }
+
+    /// Passes the signals on to the launcher, which ends the ranks. Ctrl-C reaches it without help.
+    fn to(mut self, launcher: u32) {
+        let forward = move || {
+            for _ in self.0.forever().filter(|signal| *signal != SIGINT) {
+                let _ = Command::new("kill").args(["-TERM", &launcher.to_string()]).stderr(Stdio::null()).status();
+            }
+        };
+        // Without the thread, the signals are ignored.
+        let _ = std::thread::Builder::new().name("panoply-signals".to_string()).spawn(forward);
+    }
+}
+
+/// Other systems have only Ctrl-C, which the launcher receives too.
+#[cfg(not(unix))]
+struct SignalForwarder;
+
+#[cfg(not(unix))]
+impl SignalForwarder {
+    fn new() -> Result<SignalForwarder> {
+        ctrlc::set_handler(|| ())
+            .map_err(|error| Error::mistake(format!("cannot install a handler for Ctrl-C: {error}")))?;
+        Ok(SignalForwarder)
+    }
+
+    fn to(self, _: u32) {}
 }
 
 /// Returns the first error message in the logs of the ranks, or where these are.

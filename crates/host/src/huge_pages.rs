@@ -2,9 +2,46 @@
 //!
 //! A column walk through a large row-major matrix touches a new page at every step. With pages of 4 KiB the TLB evicts
 //! entries before they are used again; with pages of 2 MiB it does not. Zeroing also takes one page fault instead of
-//! about five hundred.
+//! about five hundred, each of which takes 0.5 to 4 µs. Linux gives them to those who ask; NumPy does for arrays of 4 MiB.
 
 use std::ptr::NonNull;
+
+/// Size of a huge page on every supported system.
+#[cfg(target_os = "linux")]
+const PAGE: usize = 2 << 20;
+
+/// Minimum size in bytes of memory for which [`prefer_huge_pages`] asks, that of NumPy.
+const LEAST: usize = 4 << 20;
+
+/// Asks the system for huge pages for memory that has not been used yet, if it is large. Its content does not change.
+pub fn prefer_huge_pages<T>(memory: &mut [T]) {
+    if size_of_val(memory) >= LEAST {
+        advise(memory.as_mut_ptr().cast(), size_of_val(memory));
+    }
+}
+
+/// Creates an empty vector whose memory is in huge pages if it is large and the system has them.
+pub fn large_vec<T>(capacity: usize) -> Vec<T> {
+    let mut vec = Vec::with_capacity(capacity);
+    prefer_huge_pages(vec.spare_capacity_mut());
+    vec
+}
+
+/// Asks for huge pages for the part of `bytes` bytes of memory that consists of whole pages. The caller has the memory.
+#[cfg(target_os = "linux")]
+fn advise(start: *mut u8, bytes: usize) {
+    let skipped = start.align_offset(PAGE);
+    let length = bytes.saturating_sub(skipped) / PAGE * PAGE;
+    // This is only advice: if it is rejected, the pages are small. Miri does not support the call.
+    if length > 0 && !cfg!(miri) {
+        // SAFETY: whatever the range, the advice changes no content and no access.
+        unsafe { libc::madvise(start.wrapping_add(skipped).cast(), length, libc::MADV_HUGEPAGE) };
+    }
+}
+
+/// Other systems decide without advice.
+#[cfg(not(target_os = "linux"))]
+fn advise(_: *mut u8, _: usize) {}
 
 /// A mapped range of pages, unmapped when dropped.
 #[derive(Debug)]
@@ -19,8 +56,6 @@ impl Pages {
     /// Maps zeroed huge pages for `bytes` bytes. `None` if huge pages would waste most of the memory or are not available.
     #[cfg(target_os = "linux")]
     pub fn huge(bytes: usize) -> Option<Pages> {
-        /// Size of a huge page on every supported system.
-        const PAGE: usize = 2 << 20;
         if bytes < 2 * PAGE {
             return None;
         }
@@ -33,11 +68,8 @@ impl Pages {
         }
         let start = whole.cast::<u8>();
         let start = start.wrapping_add(start.align_offset(PAGE));
-        // This is only advice: if it is rejected, the pages are small. Miri does not support the call.
-        if !cfg!(miri) {
-            // SAFETY: the range is inside the mapping, which is `PAGE` longer than what is needed.
-            unsafe { libc::madvise(start.cast(), length - PAGE, libc::MADV_HUGEPAGE) };
-        }
+        // The mapping is `PAGE` longer than what is needed.
+        advise(start, length - PAGE);
         Some(Pages { start: NonNull::new(start)?, mapped: (whole as usize, length) })
     }
 

@@ -17,7 +17,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use panoply_tensor::{Error, Result};
+use panoply_tensor::{Error, ErrorKind, Result};
 
 use crate::generation::{FinishReason, Request, Sequence};
 use crate::model::Model;
@@ -148,6 +148,8 @@ struct State {
     is_stopping: bool,
     /// True if the thread ends after its current step.
     is_closed: bool,
+    /// The first error of a step without requests, which compiles its kernels.
+    warm_up_error: Option<Error>,
     stats: EngineStats,
 }
 
@@ -249,6 +251,22 @@ impl Engine {
     /// Returns the counters since the start, and the current load.
     pub fn stats(&self) -> EngineStats {
         self.shared.state().stats
+    }
+
+    /// Waits until every size of a step has been run once, so that no later step is delayed by compilation. Requests can be submitted before.
+    ///
+    /// # Errors
+    ///
+    /// If one of these steps fails, or the engine is dropped or its thread ends before.
+    pub fn wait_until_warm(&self) -> Result<()> {
+        let is_cold = |state: &mut State| !state.stats.is_warm && !state.is_closed;
+        let waited = self.shared.changed.wait_while(self.shared.state(), is_cold);
+        let state = waited.unwrap_or_else(PoisonError::into_inner);
+        match &state.warm_up_error {
+            Some(error) => Err(error.clone()),
+            None if state.stats.is_warm => Ok(()),
+            None => Err(Error::new(ErrorKind::Driver, "the thread that runs the model ended")),
+        }
     }
 
     /// Returns true if no further request is accepted.

@@ -43,6 +43,11 @@ impl Parse for Claim {
         if variables.is_empty() {
             return Err(input.error("prove!: expected a variable and its set between the bars: `|x in set|`"));
         }
+        for (at, Variable(name, _)) in variables.iter().enumerate() {
+            if variables.iter().take(at).any(|Variable(other, _)| other == name) {
+                return Err(Error::new_spanned(name, format!("prove!: the variable `{name}` has two sets")));
+            }
+        }
         let condition = input.parse()?;
         let has_options = input.parse::<Option<Token![,]>>()?.is_some() && !input.is_empty();
         let options = if has_options { Some(input.parse()?) } else { None };
@@ -102,9 +107,8 @@ fn conjunct(condition: &Expr, result: &Ident, calls: &mut TokenStream) -> Result
             BinOp::Ge(_) => quote!(#result.at_most(&(#right), &(#left))?;),
             BinOp::Gt(_) => quote!(#result.below(&(#right), &(#left))?;),
             BinOp::Eq(_) => match (&**left, &**right) {
-                (Expr::MethodCall(method), class) | (class, Expr::MethodCall(method)) => {
-                    largest(method, class, result)?
-                }
+                (Expr::MethodCall(method), class) if method.method == "argmax" => largest(method, class, result)?,
+                (class, Expr::MethodCall(method)) if method.method == "argmax" => largest(method, class, result)?,
                 _ => return Err(Error::new_spanned(condition, EXPECTED)),
             },
             _ => return Err(Error::new_spanned(condition, EXPECTED)),
@@ -121,8 +125,8 @@ fn conjunct(condition: &Expr, result: &Ident, calls: &mut TokenStream) -> Result
 
 /// Returns the call for `y.argmax(axis) == class`.
 fn largest(method: &ExprMethodCall, class: &Expr, result: &Ident) -> Result<TokenStream> {
-    match (method.method == "argmax", method.args.first(), method.args.len()) {
-        (true, Some(axis), 1) => {
+    match (method.args.first(), method.args.len()) {
+        (Some(axis), 1) => {
             let tensor = &method.receiver;
             Ok(quote!(#result.argmax(&(#tensor), #axis, #class)?;))
         }

@@ -4,7 +4,8 @@
 //! itself for the first. Therefore each rank announces its process id ([`announce`]), or a process that waits for it reports how it ended
 //! ([`report`]), in a line that only the process that started the launcher reads.
 
-use std::ffi::OsStr;
+use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -92,6 +93,20 @@ impl MpiLauncher {
     /// # Errors
     /// The launcher cannot be started, or a rank ended without success: the error names the first one and its signal or exit code.
     pub fn run(&self, ranks: NonZeroUsize, program: &Path, arguments: &[impl AsRef<OsStr>]) -> Result<()> {
+        self.run_with(ranks, program, arguments, |_| ())
+    }
+
+    /// [`MpiLauncher::run`] that calls `started` with the process id of the launcher, which passes a signal to end on to the ranks.
+    ///
+    /// # Errors
+    /// As for [`MpiLauncher::run`].
+    pub fn run_with(
+        &self,
+        ranks: NonZeroUsize,
+        program: &Path,
+        arguments: &[impl AsRef<OsStr>],
+        started: impl FnOnce(u32),
+    ) -> Result<()> {
         let failed = |error| Error::io(format!("cannot run {}", self.program.display()), error);
         let mut command = self.command(ranks.get(), program)?;
         command.args(arguments).stderr(Stdio::piped());
@@ -101,6 +116,7 @@ impl MpiLauncher {
         }
         let mut child = command.spawn().map_err(failed)?;
         let (lost, launcher) = (Mutex::new(Lost::default()), child.id());
+        started(launcher);
         let (failure, failures) = mpsc::channel();
         let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
         std::thread::scope(|threads| {
@@ -143,9 +159,21 @@ impl MpiLauncher {
         if let Some(library) = self.library() {
             command.env("PANOPLY_MPI_LIBRARY", library);
         }
-        command.env("PANOPLY_LAUNCHED_RANKS", ranks.to_string()).arg(program);
+        command.env("PANOPLY_LAUNCHED_RANKS", ranks.to_string());
+        if self.kind == LauncherKind::OpenMpi {
+            // Other launchers give all variables to the ranks on other hosts. The number of threads is for the ranks on this one.
+            let inherited = std::env::vars_os().map(|(name, _)| name).filter(|name| is_ours(name));
+            let names: BTreeSet<OsString> = inherited.chain(["PANOPLY_LAUNCHED_RANKS".into()]).collect();
+            names.into_iter().for_each(|name| drop(command.arg("-x").arg(name)));
+        }
+        command.arg(program);
         Ok(command)
     }
+}
+
+/// Returns true for the name of an environment variable of Panoply.
+fn is_ours(name: &OsStr) -> bool {
+    name.to_str().is_some_and(|name| name.starts_with("PANOPLY_"))
 }
 
 /// Tells the process that started the launcher which process this rank is. Without one, this does nothing.
@@ -426,6 +454,21 @@ mod tests {
     use std::os::unix::process::ExitStatusExt;
 
     use super::*;
+
+    /// Open MPI gives its ranks on other hosts only the variables that are named.
+    #[test]
+    fn variables_are_named_for_other_hosts() {
+        let program = PathBuf::from("/usr/bin/mpirun");
+        let launcher = |kind| MpiLauncher { program: program.clone(), kind, version: String::new() };
+        let arguments = |kind| {
+            let command = launcher(kind).command(2, Path::new("program")).unwrap();
+            let text = |text: &OsStr| text.to_string_lossy().into_owned();
+            command.get_args().map(text).collect::<Vec<String>>().join(" ")
+        };
+        assert!(arguments(LauncherKind::OpenMpi).contains(" -x PANOPLY_LAUNCHED_RANKS"));
+        assert_eq!(arguments(LauncherKind::Mpich), "-n 2 program");
+        assert!(is_ours(OsStr::new("PANOPLY_LOG")) && !is_ours(OsStr::new("PATH")));
+    }
 
     fn message(lines: &[&str]) -> String {
         let mut lost = Lost::default();

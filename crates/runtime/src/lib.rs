@@ -47,6 +47,8 @@ pub use panoply_device::conformance::CaseResult;
 pub use panoply_device::{Backend, DeviceInfo, Driver, HostBytes, HostCall, MemoryInfo};
 #[doc(hidden)]
 pub use panoply_driver::library_search;
+#[doc(hidden)]
+pub use panoply_host::huge_pages::{large_vec, prefer_huge_pages};
 pub use panoply_ir::{Element, Error, ErrorKind, MathMode, Result};
 #[doc(hidden)]
 pub use parallel::parallel_map;

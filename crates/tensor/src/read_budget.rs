@@ -13,7 +13,7 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 #[cfg(unix)]
-use panoply_runtime::parallel_map;
+use panoply_runtime::{parallel_map, prefer_huge_pages};
 
 use crate::{Error, Result};
 
@@ -43,6 +43,7 @@ fn read_in_parts(file: &File, length: u64) -> Option<Vec<u8>> {
     // Zeroed memory has no pages yet. Its allocation would not return an error.
     Vec::<u8>::new().try_reserve_exact(length).ok()?;
     let mut bytes = vec![0; length];
+    prefer_huge_pages(&mut bytes);
     let parts: Vec<(u64, Mutex<&mut [u8]>)> =
         bytes.chunks_mut(PART).enumerate().map(|(at, part)| ((at * PART) as u64, Mutex::new(part))).collect();
     let read = |(start, part): &(u64, Mutex<&mut [u8]>)| {

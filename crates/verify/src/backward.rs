@@ -6,13 +6,14 @@
 //! maximum by one of its two planes, and any other step by its interval. The computation uses f64; its rounding errors are accumulated in
 //! `error` and subtracted at the end.
 
-use panoply_ir::Alu;
 use panoply_ir::reduce::ReduceOp;
+use panoply_ir::{Alu, DType};
 
 use crate::interval::Interval;
 use crate::lanes::{self, LANES, Lines, Sums};
 use crate::planes::{Plane, planes};
 use crate::property::Constraint;
+use crate::rounding::Rounding;
 use crate::split::{Duals, Layer, Split};
 use crate::steps::{Step, StepId, Steps, ZERO};
 use crate::univariate::Line;
@@ -185,6 +186,7 @@ pub fn lower_with(
         coefficients: vec![None; start.max(steps.input) + 1],
         sums: Sums { constant: vec![0.0; count], magnitude: vec![0.0; count], error: vec![0.0; count] },
         terms: 0,
+        least: Rounding { arithmetic: steps.arithmetic, dtype: DType::F32 }.least(),
     };
     walk.add(start, rows.output);
     if !rows.input.is_empty() {
@@ -222,6 +224,8 @@ struct Walk<'b, 'a> {
     sums: Sums,
     /// Maximum number of terms in a constant.
     terms: usize,
+    /// Magnitude below which an operation can replace an element by 0.
+    least: f64,
 }
 
 impl<'b> Walk<'b, '_> {
@@ -230,8 +234,12 @@ impl<'b> Walk<'b, '_> {
         &bounds[id].elements
     }
 
-    /// Adds coefficients to those of a step.
+    /// Adds coefficients to those of a step. Each operation that reads an element can replace it by 0 if it is subnormal.
     fn add(&mut self, id: StepId, more: Vec<f64>) {
+        if self.least > 0.0 {
+            let (least, elements) = (self.least, self.elements(id));
+            self.charge(&more, elements.iter().map(|_| least));
+        }
         let Some(mut sum) = self.coefficients[id].take() else {
             self.coefficients[id] = Some(more);
             return;

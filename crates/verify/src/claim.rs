@@ -24,7 +24,7 @@ use toml::{Table, Value};
 
 use crate::decimal;
 use crate::interval::Interval;
-use crate::property::{Case, Constraint, Property, Range};
+use crate::property::{Case, Constraint, Property, Range, check_size};
 
 /// Maximum number of claims in a file.
 const MAX_CLAIMS: usize = 1 << 14;
@@ -329,6 +329,12 @@ impl Claim {
     /// If the sizes do not match, the set is empty, or the class of the center is not unique.
     pub fn property(&self, inputs: usize, center: Option<&[f32]>, output: &[f32]) -> Result<Property> {
         let fail = |why: String| Error::mistake(format!("{}: {why}", self.name));
+        let constraints = match &self.holds {
+            Holds::Finite | Holds::Within(..) => output.len().saturating_mul(2),
+            Holds::Comparisons(all) => all.len(),
+            Holds::ClassUnchanged => output.len(),
+        };
+        check_size(inputs, output.len(), constraints).map_err(fail)?;
         let ranges = self.set.ranges(inputs, center).map_err(fail)?;
         let outputs = output.len();
         let constraints = self.violations(inputs, output).map_err(fail)?;

@@ -6,6 +6,25 @@ use std::ops::Add;
 
 use crate::interval::Interval;
 
+/// Maximum number of elements of a set.
+pub const MAX_INPUTS: usize = 1 << 22;
+/// Maximum number of coefficients and ranges of a property, which take up to 32 bytes each.
+const MAX_COEFFICIENTS: usize = 1 << 23;
+
+/// Checks the size of a property with as many cases as constraints, before it is made.
+///
+/// # Errors
+/// If it would take too much memory.
+pub fn check_size(inputs: usize, outputs: usize, constraints: usize) -> Result<(), String> {
+    let count = inputs.saturating_mul(2).saturating_add(outputs).saturating_mul(constraints);
+    match count <= MAX_COEFFICIENTS {
+        true => Ok(()),
+        false => Err(format!(
+            "{constraints} comparisons of {outputs} outputs for sets of {inputs} elements are too many for one claim"
+        )),
+    }
+}
+
 /// A property, as the cases that violate it.
 #[derive(Clone, Debug)]
 pub struct Property {

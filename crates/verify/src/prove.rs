@@ -8,12 +8,9 @@ use std::panic::Location;
 use panoply_tensor::{DType, Error, Operand, Result, Shape, Tensor};
 
 use crate::interval::Interval;
-use crate::property::{Case, Constraint, Property, Range};
+use crate::property::{Case, Constraint, MAX_INPUTS, Property, Range, check_size};
 use crate::report::{Report, Verdict, shown};
 use crate::search::{Options, verify};
-
-/// Maximum number of coefficients of a property, inputs included.
-const MAX_COEFFICIENTS: usize = 1 << 26;
 
 /// A set of tensors: a range for each element.
 ///
@@ -36,7 +33,7 @@ impl InputBox {
     pub fn new(shape: impl Into<Shape>, lo: f64, hi: f64) -> InputBox {
         let shape = shape.into();
         let range = Range { lo: Interval::point(lo), hi: Interval::point(hi) };
-        let ranges = valid(vec![range; shape.numel()]);
+        let ranges = limited(&shape).and_then(|count| valid(vec![range; count]));
         InputBox { shape, ranges }
     }
 
@@ -71,6 +68,18 @@ impl InputBox {
 /// Returns the shape of a tensor, empty if it has none because of a mistake.
 fn shape_of(tensor: &Tensor) -> Shape {
     tensor.shape().map_or_else(|_| Shape::new(Vec::new()), Clone::clone)
+}
+
+/// Returns the number of elements of a set.
+///
+/// # Errors
+/// If there are too many.
+fn limited(shape: &Shape) -> Result<usize> {
+    let count = shape.numel();
+    match count <= MAX_INPUTS {
+        true => Ok(count),
+        false => Err(Error::unsupported(format!("a box of {count} elements; up to {MAX_INPUTS} are supported"))),
+    }
 }
 
 fn valid(ranges: Vec<Range>) -> Result<Vec<Range>> {
@@ -240,12 +249,7 @@ impl Condition {
         if self.violations.is_empty() || inputs == 0 {
             return Err(Error::mistake("the claim has no inputs, or no elements to compare"));
         }
-        if self.violations.len().saturating_mul(inputs + outputs) > MAX_COEFFICIENTS {
-            let count = self.violations.len();
-            return Err(Error::unsupported(format!(
-                "{count} comparisons of {outputs} elements are too many for one claim"
-            )));
-        }
+        check_size(inputs, outputs, self.violations.len()).map_err(Error::unsupported)?;
         let case = |violation: &Violation| {
             let mut output = vec![Interval::point(0.0); outputs];
             for (at, factor) in &violation.terms {

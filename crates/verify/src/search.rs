@@ -9,11 +9,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use panoply_tensor::{DType, Error, Result, Shape, Tensor, program};
+use panoply_tensor::{DType, Device, Error, MathMode, Result, Shape, Tensor, program};
 
 use crate::attack::{self, Function};
 use crate::backward::{Known, Lower, Rows, lower, tightened_with};
-use crate::device_check;
 use crate::dual;
 use crate::fuse;
 use crate::interval::Interval;
@@ -23,11 +22,13 @@ use crate::report::{Counterexample, Progress, Report, Verdict};
 use crate::split::Duals;
 use crate::steps::{Step, Steps};
 use crate::values::{Arithmetic, Bounds};
+use crate::{device_bounds, device_check};
 
 /// Maximum memory of waiting boxes in bytes.
 const MAX_BYTES: usize = 1 << 30;
-/// Divisor of the time limit for sampling.
+/// Divisors of the time limit for sampling, and for the comparison of outputs with their bounds.
 const SAMPLING: u32 = 10;
+const CONFIRMING: u32 = 20;
 /// Number of splits after which all bounds are recomputed.
 const REFRESH_EVERY: usize = 3;
 /// Number of boxes per box that is taken from the bottom of the stack, and the length of the stack from which on none is.
@@ -102,6 +103,10 @@ pub fn verify_function(
             format!("the property has {} inputs, but the network has {}", property.inputs, function.shape.numel());
         return Err(Error::mistake(message));
     }
+    if property.requires_finite && options.arithmetic == Arithmetic::Real {
+        let message = "whether outputs are finite depends on the arithmetic of f32, not on that of real numbers";
+        return Err(Error::mistake(message).note("prove the claim with `Arithmetic::Float` (`--arithmetic both`)"));
+    }
     let zeros = Tensor::from_slice(&vec![0f32; property.inputs], function.shape.clone());
     let traced = program(|x| Ok(vec![(function.run)(&x[0])?]), &[&zeros])?;
     let real = fuse::compile(&traced, Arithmetic::Real)?;
@@ -126,9 +131,8 @@ pub fn verify_function(
         let found = attack::sample(function, &real, float.as_ref(), property, options.seed, &is_over)?;
         Ok(found.map(|(input, output)| Counterexample { input, output }))
     };
-    if let Some(name) = &real.unknown {
-        let undecided = || Verdict::Undecided(format!("no bounds are known for the operation `{name}`"));
-        return report(sample(&|| false)?.map_or_else(undecided, Verdict::Counterexample), 0.0, 0);
+    if let Some(reason) = unprovable(&real, float.as_ref())? {
+        return report(sample(&|| false)?.map_or(Verdict::Undecided(reason), Verdict::Counterexample), 0.0, 0);
     }
     let search = Search::new(float.as_ref().unwrap_or(&real), &real, property);
     let threads = options.threads.or_else(|| std::thread::available_parallelism().ok().map(Into::into)).unwrap_or(1);
@@ -148,7 +152,10 @@ pub fn verify_function(
     let verdict = match found {
         Some(counterexample) => Verdict::Counterexample(counterexample),
         None if state.waiting.is_empty() && state.busy == 0 && !state.failed && state.unresolved == 0 => match &float {
-            Some(float) => device_check::confirm(function, float, property, options.seed, limit)?,
+            Some(float) => {
+                device_check::confirm(function, float, property, options.seed, limit / CONFIRMING, remaining())?;
+                Verdict::Proven
+            }
             None => Verdict::Proven,
         },
         None if state.is_full => {
@@ -158,6 +165,23 @@ pub fn verify_function(
         None => Verdict::Undecided(format!("{} boxes cannot be split any further", state.unresolved)),
     };
     report(verdict, state.proven.min(1.0), boxes)
+}
+
+/// Returns why nothing can be proven of a function, if so: an operation without bounds. `float` has the bounds of the device's arithmetic.
+fn unprovable(real: &Steps, float: Option<&Steps>) -> Result<Option<String>> {
+    if let Some(name) = real.unknown.as_ref().or(float.and_then(|float| float.unknown.as_ref())) {
+        return Ok(Some(format!("no bounds are known for the operation `{name}`")));
+    }
+    let device = Device::current()?;
+    let reason = match device.math_mode() {
+        _ if float.is_none() => return Ok(None),
+        MathMode::Fast => "in the math mode `fast` each use of a product can be rounded differently".to_string(),
+        _ if device_bounds::allows_tf32(&device) => {
+            format!("{device} can compute matrix products in TF32, for which no bounds are known")
+        }
+        _ => return Ok(None),
+    };
+    Ok(Some(reason))
 }
 
 /// Returns the counterexample at an input, if the input violates the property in the f32 arithmetic of the current device and in real

@@ -9,14 +9,16 @@ use std::sync::Arc;
 
 use panoply_ir::graph::{Graph, Node, NodeId, Op, Slice};
 use panoply_ir::reduce::ReduceOp;
+use panoply_ir::routine::Routine;
 use panoply_ir::{Alu, DType, Scalar};
-use panoply_tensor::{Error, Program, ProgramLeaf, Result, Shape, Tensor};
+use panoply_tensor::{Device, Error, MathMode, Program, ProgramLeaf, Result, Shape, Tensor};
 
 use crate::functions::rounding_units;
 use crate::interval::Interval;
 use crate::lanes::Panels;
+use crate::rounding::Rounding;
 use crate::univariate::Univariate;
-use crate::values::{self, Arithmetic};
+use crate::values::{self, Arithmetic, INTEGER_UNITS};
 
 /// Index of a step.
 pub type StepId = usize;
@@ -100,6 +102,11 @@ pub struct Sizes {
 pub struct Matrix {
     /// Sizes of the product.
     pub sizes: Sizes,
+    /// Magnitude of elements that are replaced by 0 in both copies because a device can do so; 0 if there are none.
+    pub flushed: f64,
+    /// Sums `[batch, n]` of the magnitudes of the elements of each column, times the magnitude below which a device can replace an operand by 0;
+    /// empty in real arithmetic.
+    pub reads: Vec<f64>,
     /// Elements `[batch, k, n]`, exact.
     pub forward: Panels,
     /// The transposed elements `[batch, n, k]`.
@@ -111,7 +118,8 @@ pub struct Matrix {
 /// # Errors
 /// If it has several inputs or results, or too many elements.
 pub fn compile(program: &Program, arithmetic: Arithmetic) -> Result<Steps> {
-    let mut compiler = Compiler { steps: Vec::new(), input: None, unknown: None, elements: 0, arithmetic };
+    let is_exact = Device::current()?.math_mode() == MathMode::Exact;
+    let mut compiler = Compiler { steps: Vec::new(), input: None, unknown: None, elements: 0, arithmetic, is_exact };
     let leaf = |compiler: &mut Compiler, n: u32, node: &Node| match &program.leaves[n as usize] {
         ProgramLeaf::Input(0) => Ok(compiler.input(node)),
         ProgramLeaf::Input(_) => Err(Error::unsupported("a function with several inputs is not supported")),
@@ -132,6 +140,8 @@ struct Compiler {
     unknown: Option<String>,
     elements: usize,
     arithmetic: Arithmetic,
+    /// True if the device computes sums in the order of the graph.
+    is_exact: bool,
 }
 
 /// Compiles a leaf.
@@ -148,6 +158,12 @@ impl Compiler {
             let id = match &node.op {
                 Op::Input(n) => leaf(self, *n, node)?,
                 Op::ScalarInput(n) => self.scalar(slots[*n as usize]),
+                Op::Call(call, _) if call.routine.is_some_and(|routine| !self.computes_body(&routine)) => {
+                    self.unknown.get_or_insert_with(|| {
+                        format!("{}, as it runs unless the math mode is exact (PANOPLY_MATH_MODE=exact)", call.name)
+                    });
+                    self.push(Step::Unknown, node)
+                }
                 Op::Call(call, output) => {
                     let key = (Arc::as_ptr(call) as usize, node.inputs.clone());
                     let outputs = match bodies.get(&key) {
@@ -169,6 +185,16 @@ impl Compiler {
         Ok(ids)
     }
 
+    /// Returns true if the bounds of a call's body are those of the routine that a device can run in its place, up to the order of sums.
+    fn computes_body(&self, routine: &Routine) -> bool {
+        match routine {
+            Routine::Gemm(_) | Routine::Conv(_) | Routine::ConvBackwardData(_) | Routine::ConvBackwardFilter(_) => true,
+            Routine::Sort(_) | Routine::Scatter(_) => true,
+            // Others have algorithms of their own, such as attention, which rescales partial sums.
+            other => self.arithmetic == Arithmetic::Real || (self.is_exact && other.accumulates_floats()),
+        }
+    }
+
     fn primitive(&mut self, graph: &Graph, node: &Node, x: &[StepId]) -> Result<StepId> {
         self.count(node.shape.numel())?;
         let shape = |n: usize| &graph.node(node.inputs[n]).shape;
@@ -176,7 +202,7 @@ impl Compiler {
         let step = match &node.op {
             Op::Const(value) => return Ok(self.scalar(*value)),
             Op::Reshape | Op::ControlDependency => return Ok(x[0]),
-            Op::Iota => {
+            Op::Iota if !float || node.shape.numel() as f64 <= self.rounding(node.dtype).largest_integer() => {
                 let count = node.shape.numel();
                 Step::Constant((0..count).map(|at| Interval::point(at as f64)).collect())
             }
@@ -247,9 +273,14 @@ impl Compiler {
                 Step::Alu(Alu::Le, compared) => compared[0] == *x && zero(compared[1]) && zero(*zeros),
                 _ => false,
             },
-            (Alu::Max, [zeros, _]) => zero(*zeros),
+            // A device can compare subnormal numbers as zeros and return x.
+            (Alu::Max, [zeros, _]) => zero(*zeros) && self.arithmetic == Arithmetic::Real,
             _ => false,
         }
+    }
+
+    fn rounding(&self, dtype: DType) -> Rounding {
+        Rounding { arithmetic: self.arithmetic, dtype }
     }
 
     fn matmul(&self, left: &Shape, right: &Shape, x: &[StepId]) -> Step {
@@ -258,14 +289,26 @@ impl Compiler {
         let batch = a[..rank - 2].iter().product();
         let sizes = Sizes { batch, m: a[rank - 2], k: a[rank - 1], n: b[rank - 1] };
         let Step::Constant(values) = &self.steps[x[1]].step else { return Step::MatMul(x[0], x[1], sizes) };
-        if !values.iter().all(|value| value.is_point()) {
+        let least = self.rounding(self.steps[x[1]].dtype).least();
+        let is_flushed = |value: &Interval| !value.is_point() && value.magnitude() < least;
+        if !values.iter().all(|value| value.is_point() || is_flushed(value)) {
             return Step::MatMul(x[0], x[1], sizes);
         }
         let Sizes { k, n, .. } = sizes;
-        let element = |product: usize, row: usize, column: usize| values[(product * k + row) * n + column].lo;
+        let element = |product: usize, row: usize, column: usize| {
+            let value = values[(product * k + row) * n + column];
+            if value.is_point() { value.lo } else { 0.0 }
+        };
+        let reads = match least > 0.0 {
+            true => (0..batch * n)
+                .map(|at| 2.0 * least * (0..k).map(|row| element(at / n, row, at % n).abs()).sum::<f64>())
+                .collect(),
+            false => Vec::new(),
+        };
+        let flushed = if values.iter().any(is_flushed) { least } else { 0.0 };
         let forward = Panels::pack(batch, k, n, element);
         let backward = Panels::pack(batch, n, k, |product, row, column| element(product, column, row));
-        Step::Linear(x[0], Matrix { sizes, forward, backward })
+        Step::Linear(x[0], Matrix { sizes, flushed, reads, forward, backward })
     }
 
     fn input(&mut self, node: &Node) -> StepId {
@@ -278,7 +321,8 @@ impl Compiler {
     }
 
     fn scalar(&mut self, value: Scalar) -> StepId {
-        self.constant(value.dtype, Arc::new([number(value)]))
+        let number = self.rounding(value.dtype).flushed(number(value));
+        self.constant(value.dtype, Arc::new([number]))
     }
 
     fn constant(&mut self, dtype: DType, values: Arc<[Interval]>) -> StepId {
@@ -288,10 +332,11 @@ impl Compiler {
 
     fn tensor(&mut self, tensor: &Tensor) -> Result<StepId> {
         let (dtype, bytes) = (tensor.dtype(), tensor.to_bytes()?);
+        let rounding = self.rounding(dtype);
         let element = |bytes: &[u8]| {
             let mut word = [0; 8];
             word[..bytes.len()].copy_from_slice(bytes);
-            number(Scalar { dtype, bits: u64::from_le_bytes(word) })
+            rounding.flushed(number(Scalar { dtype, bits: u64::from_le_bytes(word) }))
         };
         self.count(bytes.len() / dtype.bytes())?;
         Ok(self.constant(dtype, bytes.chunks_exact(dtype.bytes()).map(element).collect()))
@@ -308,8 +353,12 @@ impl Compiler {
     /// Appends the step of a node.
     fn push(&mut self, step: Step, node: &Node) -> StepId {
         let units = match &step {
-            Step::Alu(op, _) => rounding_units(*op),
-            Step::Cast(x) => usize::from(self.steps[*x].dtype.is_float()),
+            Step::Alu(op, _) => rounding_units(*op, node.dtype),
+            Step::Cast(x) => match self.steps[*x].dtype {
+                DType::Bool => 0,
+                dtype if dtype.is_float() => 1,
+                _ => INTEGER_UNITS,
+            },
             _ => 0,
         };
         self.append(Entry { step, numel: node.shape.numel(), dtype: node.dtype, units })

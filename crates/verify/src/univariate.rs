@@ -97,6 +97,15 @@ impl Value {
         Value { exact, slope, error: 0.0, floor: f64::NAN, is_open: false, decision: f64::NAN }
     }
 
+    /// Returns the varying value on a cell. A cell of numbers that a device can replace by 0, in some operations and not in others, has no
+    /// derivative.
+    fn root(x: Interval, is_open: bool, rounding: Rounding) -> Value {
+        match rounding.is_flushed(x) {
+            true => Value { slope: Interval::ENTIRE, ..Value::constant(rounding.flushed(x)) },
+            false => Value { is_open, slope: Interval::point(1.0), ..Value::constant(x) },
+        }
+    }
+
     fn new(exact: Interval, slope: Interval, error: f64) -> Value {
         let error = match error {
             0.0 => 0.0,
@@ -272,7 +281,7 @@ impl Univariate {
         for (at, node) in self.nodes.iter().enumerate() {
             let decision = forced.map_or(f64::NAN, |forced| forced[at].decision);
             let value = match &node.operation {
-                Operation::Root => Value { is_open, slope: Interval::point(1.0), ..Value::constant(x) },
+                Operation::Root => Value::root(x, is_open, Rounding { arithmetic, dtype: node.dtype }),
                 Operation::Constant(constants) => Value::constant(constants[element % constants.len().max(1)]),
                 _ if !decision.is_nan() => Value::decided(decision),
                 _ => node.apply(values, Rounding { arithmetic, dtype: node.dtype }),
@@ -358,7 +367,7 @@ fn smooth(op: Alu, x: [&Value; 3], rounding: Rounding, round: &dyn Fn(f64) -> f6
                 () if second.exact.hi <= first.exact.lo => b.slope,
                 () => a.slope.hull(b.slope),
             };
-            (slope, a.error.max(b.error))
+            (slope, a.error.max(b.error) + rounding.of_choice(&[a.exact, b.exact]))
         }
         Alu::Add | Alu::Sub => {
             let slope = if op == Alu::Add { a.slope + b.slope } else { a.slope - b.slope };
@@ -384,7 +393,7 @@ fn smooth(op: Alu, x: [&Value; 3], rounding: Rounding, round: &dyn Fn(f64) -> f6
                 // The computed quotient is between 0 and that by the floor.
                 let largest = (size(a) + a.error) / b.floor;
                 largest + exact.magnitude() + round(largest)
-            } else if least > 0.0 && !rounding.is_subnormal(op, least) {
+            } else if least > 0.0 {
                 let error = ((a.error + exact.magnitude() * b.error) / least) * (1.0 + 1e-12);
                 error + round(exact.magnitude() + error)
             } else {
@@ -401,14 +410,13 @@ fn smooth(op: Alu, x: [&Value; 3], rounding: Rounding, round: &dyn Fn(f64) -> f6
             } else {
                 0.0
             };
-            (slope, error + rounding.flushed_root(a.exact.lo) + round(exact.magnitude() + error))
+            (slope, error + round(exact.magnitude() + error))
         }
         Alu::Math(function) => {
             let near = a.computed();
             let wide = if a.error == 0.0 { exact } else { math(function, near) };
             let moved = if a.error == 0.0 { 0.0 } else { derivative(function, near, wide).magnitude() * a.error };
-            let is_defined = wide.is_finite() && !rounding.is_subnormal(op, near.lo);
-            let error = if is_defined { moved + round(wide.magnitude() + moved) } else { f64::INFINITY };
+            let error = if wide.is_finite() { moved + round(wide.magnitude() + moved) } else { f64::INFINITY };
             let value = Value::new(exact, a.slope * derivative(function, a.exact, exact), error);
             let is_tall = op == Alu::Math(panoply_ir::alu::Math::Exp) && wide.is_finite() && error.is_infinite();
             return Value { floor: if is_tall { 0.99 * wide.lo.min(rounding.largest()) } else { f64::NAN }, ..value };
@@ -424,8 +432,7 @@ fn smooth(op: Alu, x: [&Value; 3], rounding: Rounding, round: &dyn Fn(f64) -> f6
             let near = a.computed();
             let wide = Interval::alu(op, &[near, b.exact]).unwrap_or(Interval::ENTIRE);
             let moved = if a.error == 0.0 { 0.0 } else { steep(near, wide).magnitude() * a.error };
-            let is_defined = b.error == 0.0 && (is_whole || !rounding.is_subnormal(op, near.lo));
-            let error = if is_defined { moved + round(wide.magnitude() + moved) } else { f64::INFINITY };
+            let error = if b.error == 0.0 { moved + round(wide.magnitude() + moved) } else { f64::INFINITY };
             (steep(a.exact, exact) * a.slope, error)
         }
         _ => (Interval::ENTIRE, f64::INFINITY),
@@ -446,6 +453,9 @@ impl Enclosure<'_> {
         let constants = self.function.nodes.iter().filter_map(constant).filter(|constant| constant.is_point());
         ends.extend(constants.take(MAX_KINKS).flat_map(|constant| [constant.lo, -constant.lo]));
         ends.extend([0.0, x.lo, x.hi]);
+        let root = self.function.nodes.iter().find(|node| matches!(node.operation, Operation::Root));
+        let least = root.map_or(0.0, |root| Rounding { arithmetic: self.arithmetic, dtype: root.dtype }.least());
+        ends.extend([least, -least]);
         ends.retain(|end| x.lo <= *end && *end <= x.hi);
         ends.sort_by(f64::total_cmp);
         ends.dedup_by(|a, b| a == b);

@@ -10,7 +10,6 @@ use std::ops::{Add, Mul};
 use panoply_ir::Alu;
 use panoply_ir::reduce::ReduceOp;
 
-use crate::functions::rounding_units;
 use crate::interval::Interval;
 use crate::lanes;
 use crate::rounding::relu;
@@ -34,6 +33,8 @@ pub struct Bounds<'a> {
 pub const EPSILON: f64 = 4.0 * f64::EPSILON;
 /// Covers underflow of f64 products whose factors are below [`MAX_MAGNITUDE`].
 pub const TINY: f64 = 1e-250;
+/// Number of rounding errors of the conversion of an integer, which can be rounded up or down.
+pub const INTEGER_UNITS: usize = 2;
 /// Larger magnitudes count as unknown.
 pub const MAX_MAGNITUDE: f64 = 1e60;
 
@@ -50,7 +51,10 @@ pub fn forward<'a>(steps: &'a Steps, input: &[Interval]) -> Vec<Bounds<'a>> {
 pub fn step<'a>(entry: &'a Entry, bounds: &[Bounds<'a>], input: &[Interval], arithmetic: Arithmetic) -> Bounds<'a> {
     let known = |values: Cow<'a, [Interval]>| Bounds { elements: values, slack: Vec::new(), lines: Vec::new() };
     match &entry.step {
-        Step::Input => known(input.to_vec().into()),
+        Step::Input => {
+            let rounding = Rounding { arithmetic, dtype: entry.dtype };
+            known(input.iter().map(|x| rounding.flushed(*x)).collect())
+        }
         Step::Constant(values) => known(Cow::Borrowed(values)),
         Step::Unknown => known(vec![Interval::ENTIRE; entry.numel].into()),
         Step::Univariate(x, function) => {
@@ -105,7 +109,12 @@ fn evaluate(step: &Step, entry: &Entry, x: Lookup<'_>, arithmetic: Arithmetic) -
         }
         Step::Relu(id) => (x(*id).iter().map(|x| relu(*x)).collect(), Vec::new()),
         Step::Univariate(id, function) => (univariate(function, x(*id), arithmetic).0, Vec::new()),
-        Step::Cast(id) => x(*id).iter().map(|x| rounding.of(*x, x.magnitude(), entry.units)).unzip(),
+        Step::Cast(id) => {
+            // Integers are exact up to a limit.
+            let is_exact = |x: &Interval| entry.units == INTEGER_UNITS && x.magnitude() <= rounding.largest_integer();
+            let units = |x: &Interval| if is_exact(x) { 0 } else { entry.units };
+            x(*id).iter().map(|x| rounding.of(*x, x.magnitude(), units(x))).unzip()
+        }
         Step::Alu(op, operands) => {
             let operands: Vec<&[Interval]> = operands.iter().map(|id| x(*id)).collect();
             let element = |at: usize| match operands[..] {
@@ -129,21 +138,14 @@ fn slack(magnitude: f64, terms: usize, rounding: f64) -> f64 {
 
 fn scalar(op: Alu, operands: &[Interval], units: usize, rounding: Rounding) -> (Interval, f64) {
     let exact = Interval::alu(op, operands).unwrap_or(Interval::ENTIRE);
-    if rounding_units(op) == 0 {
-        return (exact, slack(exact.magnitude(), 1, 0.0));
+    if units == 0 {
+        let error = if matches!(op, Alu::Min | Alu::Max) { rounding.of_choice(operands) } else { 0.0 };
+        let bounds = if error > 0.0 && exact.is_finite() { exact.widened(error) } else { exact };
+        return (bounds, slack(exact.magnitude(), 1, error));
     }
     let sum = || operands.iter().map(|x| x.magnitude()).sum();
     let magnitude = if matches!(op, Alu::Add | Alu::Sub) { sum() } else { exact.magnitude() };
-    let lowest = match (op, operands) {
-        (Alu::Div, [_, by]) => by.lo.max(-by.hi),
-        _ => operands.first().map_or(0.0, |x| x.lo),
-    };
-    let mut error = rounding.error(exact.magnitude(), units);
-    if op == Alu::Sqrt {
-        error += rounding.flushed_root(lowest);
-    } else if rounding.is_subnormal(op, lowest) {
-        error = f64::INFINITY;
-    }
+    let error = rounding.error(exact.magnitude(), units);
     let bounds = if error.is_finite() { exact.widened(error) } else { Interval::ENTIRE };
     (bounds, slack(magnitude, 1, error))
 }
@@ -176,7 +178,10 @@ fn reduce(op: ReduceOp, x: &[Interval], to: &[u32], numel: usize, rounding: Roun
         (None, ReduceOp::Sum) => (Interval::point(0.0), 0.0),
         (None, _) => (Interval::ENTIRE, 0.0),
         (Some(exact), ReduceOp::Sum) => rounding.of(exact, magnitudes[at], terms[at]),
-        (Some(exact), _) => (exact, 0.0),
+        (Some(exact), _) => match rounding.of_choice(&[exact]) {
+            error if error > 0.0 && exact.is_finite() => (exact.widened(error), error),
+            _ => (exact, 0.0),
+        },
     };
     (0..numel).map(element).unzip()
 }
@@ -201,15 +206,19 @@ fn linear(x: &[Interval], matrix: &Matrix, rounding: Rounding) -> (Vec<Interval>
     let mut slacks = Vec::with_capacity(batch * m * n);
     for row in 0..batch * m {
         let line = row * k..(row + 1) * k;
+        let flushed =
+            if matrix.flushed > 0.0 { matrix.flushed * magnitudes[line.clone()].iter().sum::<f64>() } else { 0.0 };
         let [center, radius, magnitude] =
             lanes::spread([&centers[line.clone()], &radii[line.clone()], &magnitudes[line]], &matrix.forward, row / m);
         for column in 0..n {
             let magnitude = magnitude[column];
-            let reach = radius[column] + slack(magnitude, k, 0.0);
+            let reach = radius[column] + slack(magnitude, k, 2.0 * flushed);
+            // In the backward pass, each result can read another value of a subnormal operand.
+            let read = matrix.reads.get(row / m * n + column).copied().unwrap_or(0.0);
             let exact = Interval::new((center[column] - reach).next_down(), (center[column] + reach).next_up());
             let (bounds, _) = rounding.of(exact, magnitude, k);
             elements.push(bounds);
-            slacks.push(slack(magnitude, k.max(n), rounding.error(magnitude, k)));
+            slacks.push(slack(magnitude, k.max(n), rounding.error(magnitude, k) + 2.0 * flushed + read));
         }
     }
     (elements, slacks)

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use clap::Args;
 use panoply::llm::{Engine, EngineOptions, Event, Model, ModelOptions, Prompt, Request};
@@ -149,9 +149,7 @@ const STREAM_PROMPT: usize = 16;
 fn measure_streams(model: &Arc<Model>, count: usize, decode: usize) -> Result<f64> {
     let vocab = model.config().vocab as u32;
     let engine = Engine::start(model.clone(), EngineOptions { max_concurrent: count, max_queue: 0 })?;
-    while !engine.stats().is_warm {
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    engine.wait_until_warm()?;
     // When each sequence received each token: events are read later than they happen.
     let times = Arc::new(Mutex::new(vec![Vec::new(); count]));
     let (ended, ends) = channel();

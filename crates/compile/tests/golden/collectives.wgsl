@@ -5,6 +5,10 @@
 var<workgroup> scratch_: array<f32, 12>;
 var<workgroup> scratch_2: array<u32, 12>;
 
+fn quotient(a: f32, b: f32) -> f32 {
+    let scale = select(1.0f, 0.25f, abs(b) > 8.507059e37f);
+    return (a * scale) / (b * scale);
+}
 @compute @workgroup_size(6, 2, 1)
 fn collectives_(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_id) local: vec3<u32>) {
     let x_off: u32 = launch[0].x;
@@ -201,5 +205,5 @@ fn collectives_(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invo
     if t61 { places_[t62] = before_ + upto_; }
     let t63: bool = gid0 < sums_len;
     let t64: u32 = select(0u, sums_off + gid0, t63);
-    if t63 { sums_[t64] = (value_ + third_) / (total_ + (alone_ + none_)); }
+    if t63 { sums_[t64] = quotient(value_ + third_, total_ + (alone_ + none_)); }
 }

@@ -124,10 +124,15 @@ fn wgsl_matches_golden_files_and_is_valid() {
         validate(&rendered.source, Capabilities::empty());
         check(&format!("{name}.pairs.wgsl"), &rendered.source);
     }
-    for function in ["sin(x[0])", "pow(x[0], 0.3f32)"] {
+    for (function, scales) in
+        [("sin(x[0])", false), ("pow(x[0], 0.3f32)", true), ("div(x[0], x[1])", true), ("div(x[0], 3.0f32)", false)]
+    {
         let kernel = format!("kernel k(x: &mut [f32]) {{\n    x[0] = {function}\n}}\n");
         let kernel = verify(text::parse(&kernel).expect("parses")).expect("verifies");
-        validate(&render(&kernel, &poor).expect("the kernel renders").source, Capabilities::empty());
+        let source = render(&kernel, &poor).expect("the kernel renders").source;
+        // WGSL limits the error of a quotient by a divisor up to 2^126.
+        assert_eq!(source.contains("quotient("), scales, "{source}");
+        validate(&source, Capabilities::empty());
     }
 }
 

@@ -1,6 +1,6 @@
 //! Memory between inaccessible pages, and memory in huge pages.
 
-use panoply_host::huge_pages::Pages;
+use panoply_host::huge_pages::{Pages, large_vec, prefer_huge_pages};
 
 /// The system's list of mappings shows that the pages next to the memory are inaccessible.
 #[test]
@@ -41,4 +41,21 @@ fn large_memory_is_zeroed_and_writable_to_its_end() {
         assert_eq!(pages.start.as_ptr().align_offset(2 << 20), 0);
     }
     assert!(Pages::huge(usize::MAX).is_none());
+}
+
+/// Advice about memory changes no content, whatever the alignment of its start.
+#[test]
+fn advice_changes_no_content() {
+    let mut bytes: Vec<u8> = (0..(7usize << 20) + 5).map(|at| at as u8).collect();
+    let before = bytes.clone();
+    (0..9).for_each(|start| prefer_huge_pages(&mut bytes[start..]));
+    prefer_huge_pages::<u8>(&mut []);
+    prefer_huge_pages(&mut vec![(); 5 << 20]);
+    assert!(bytes == before);
+    for capacity in [0, 10, 3 << 20] {
+        let mut words = large_vec::<u32>(capacity);
+        assert!(words.is_empty() && words.capacity() >= capacity);
+        words.extend(0..capacity as u32);
+        assert!(words.iter().copied().eq(0..capacity as u32));
+    }
 }

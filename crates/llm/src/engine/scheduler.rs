@@ -185,7 +185,9 @@ impl Scheduler {
         let sequences = size.others + usize::from(size.piece > 0);
         let batch = Batch { ids: vec![0; size.piece + size.others], starts: vec![outside; sequences], last: 0 };
         if let Err(error) = self.model.step(&mut self.cache, &batch).and_then(|logits| logits.to_vec::<f32>()) {
-            self.fail(shared, &error);
+            shared.state().warm_up_error.get_or_insert(error);
+            // The contents of the cache are unknown.
+            self.slots.iter_mut().for_each(|slot| slot.tokens.clear());
         }
     }
 

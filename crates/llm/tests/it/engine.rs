@@ -203,6 +203,17 @@ fn nan_logits_fail_requests_but_not_the_engine() {
     assert_eq!(engine.stats().failed, 3);
 }
 
+/// A thread that ended does not leave those waiting who wait for it.
+#[test]
+fn waiting_ends_with_the_thread() {
+    let engine = engine(&model(), 8, 8);
+    // The request runs before the steps that only compile.
+    let _ticket = engine.submit(&Request::new("the"), |_| panic!("planted in a sink")).unwrap();
+    let error = engine.wait_until_warm().unwrap_err();
+    assert_eq!(error.message(), "the thread that runs the model ended");
+    assert!(matches!(engine.submit(&Request::new("the"), |_| {}), Err(SubmitError::Stopped)));
+}
+
 /// Runs in a separate process, because plans and memory are counted per process.
 #[test]
 fn no_plan_is_made_and_no_cache_is_copied_once_the_engine_is_warm() {
@@ -216,9 +227,7 @@ fn no_plan_is_made_and_no_cache_is_copied_once_the_engine_is_warm() {
     }
     let model = model();
     let engine = engine(&model, 8, 64);
-    while !engine.stats().is_warm {
-        std::thread::yield_now();
-    }
+    engine.wait_until_warm().unwrap();
     let device = Device::get("cpu").unwrap();
     let messages = [Message::new("user", "hello world, the quick brown fox jumps over the lazy dog")];
     let tokens: Vec<u32> = (0..70).map(|n| 20 + n * 7 % 200).collect();

@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use csv::{ReaderBuilder, StringRecord};
 use memchr::{memchr, memchr2_iter};
-use panoply_tensor::parallel_map;
+use panoply_tensor::{large_vec, parallel_map};
 
 use super::numbers::{has_decimal_comma, numeric_part};
 
@@ -133,8 +133,8 @@ impl Cells {
             return None;
         }
         let mut cells = Cells { width, gap: 1, ..Cells::default() };
-        cells.ends.reserve_exact(parts.iter().map(|part| part.ends.len()).sum());
-        cells.lines.reserve_exact(parts.iter().map(|part| part.lines.len()).sum());
+        cells.ends = large_vec(parts.iter().map(|part| part.ends.len()).sum());
+        cells.lines = large_vec(parts.iter().map(|part| part.lines.len()).sum());
         let mut line = 1;
         for part in parts {
             cells.ends.extend_from_slice(&part.ends);

@@ -80,6 +80,9 @@ impl Table {
 /// Number of records that are examined to detect a delimiter.
 const LOOKED_AT: usize = 1000;
 
+/// Number of rows, over the whole table, that are examined to detect a header.
+const ROWS_LOOKED_AT: usize = 100_000;
+
 /// Delimiters, the most common first.
 const DELIMITERS: [u8; 4] = [b',', b';', b'\t', b'|'];
 
@@ -396,9 +399,13 @@ pub(super) fn counted(column: usize) -> String {
 fn are_names(cells: &Cells) -> (bool, bool) {
     let first: Vec<&str> = (0..cells.width).map(|at| cells.cell(0, at)).collect();
     let column = |at: usize| (1..cells.rows()).map(move |row| cells.cell(row, at)).filter(|cell| !cell.is_empty());
-    let numbers = |at: usize| column(at).filter(|cell| number(cell).is_some()).count();
+    // A part of the rows decides whether a column has numbers.
+    let step = cells.rows().div_ceil(ROWS_LOOKED_AT).max(1);
+    let sample =
+        |at: usize| (1..cells.rows()).step_by(step).map(move |row| cells.cell(row, at)).filter(|cell| !cell.is_empty());
+    let numbers = |at: usize| sample(at).filter(|cell| number(cell).is_some()).count();
     let word = |at: &usize| !first[*at].is_empty() && first[*at].parse::<f32>().is_err();
-    let over_numbers = |at: usize| number(first[at]).is_none() && 2 * numbers(at) > column(at).count();
+    let over_numbers = |at: usize| number(first[at]).is_none() && 2 * numbers(at) > sample(at).count();
     let comes_again = |at: usize| !first[at].is_empty() && column(at).any(|cell| cell == first[at]);
     let repeats = |at: usize| column(at).collect::<HashSet<&str>>().len() < column(at).count();
     let names = || (0..first.len()).filter(word);

@@ -20,14 +20,56 @@ impl NumericLabels {
         if labels.iter().any(|label| label.fract() != 0.0) {
             return NumericLabels { is_regression: true };
         }
-        // Without a sign of zero.
-        let distinct = labels.iter().map(|label| (label + 0.0).to_bits()).collect::<HashSet<u64>>().len();
+        // Most labels are among the first few, for which a search is faster than a hash.
+        let mut few: Vec<f64> = Vec::with_capacity(FEW_VALUES);
+        let mut more = HashSet::new();
+        for label in labels {
+            match few.contains(label) {
+                true => {}
+                false if few.len() < FEW_VALUES => few.push(*label),
+                false => drop(more.insert(label.to_bits())),
+            }
+        }
+        let distinct = few.len() + more.len();
         NumericLabels { is_regression: distinct > FEW_VALUES && distinct > labels.len() / FEW_VALUES }
     }
 
     /// Classification or regression.
     pub fn task(&self) -> Task {
         if self.is_regression { Task::Regression } else { Task::Classification }
+    }
+}
+
+/// Words, with each spelling once.
+pub(super) struct Spellings<'a> {
+    /// The spellings in the order in which they come first.
+    pub distinct: Vec<&'a str>,
+    /// Index of the spelling of each word.
+    pub indices: Vec<u32>,
+}
+
+impl<'a> Spellings<'a> {
+    /// Finds the spellings of words, of which there are fewer than 2^32.
+    pub fn of(words: &[&'a str]) -> Spellings<'a> {
+        // The spelling that was last seen for the first bytes and the length of a word, to hash few words.
+        const SEEN: usize = 256;
+        let mut seen: Vec<Option<u32>> = vec![None; SEEN];
+        let mut places: HashMap<&str, u32> = HashMap::new();
+        let (mut distinct, mut indices) = (Vec::new(), Vec::with_capacity(words.len()));
+        for word in words.iter().copied() {
+            let start =
+                word.bytes().take(8).fold(word.len() as u64, |bits, byte| bits << 8 ^ bits >> 56 ^ u64::from(byte));
+            let slot = &mut seen[(start.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as usize];
+            let index = slot.filter(|index| distinct[*index as usize] == word).unwrap_or_else(|| {
+                *places.entry(word).or_insert_with(|| {
+                    distinct.push(word);
+                    (distinct.len() - 1) as u32
+                })
+            });
+            *slot = Some(index);
+            indices.push(index);
+        }
+        Spellings { distinct, indices }
     }
 }
 
@@ -88,9 +130,8 @@ impl Keys {
 /// The classes among some labels in the order of [`sorted`], each once: of the spellings of one value the shortest.
 pub(super) fn classes_among(labels: &[&str]) -> Vec<String> {
     let mut shortest: HashMap<String, &str> = HashMap::new();
-    let mut distinct: Vec<&str> = labels.to_vec();
+    let mut distinct = Spellings::of(labels).distinct;
     distinct.sort_unstable();
-    distinct.dedup();
     for label in distinct {
         let kept = shortest.entry(label_key(label)).or_insert(label);
         if label.len() < kept.len() {

@@ -13,7 +13,7 @@ use panoply_tensor::{Error, Result, parallel_map};
 pub(super) use known::TableSchema;
 
 use super::csv::{CsvOptions, CsvTable};
-use super::labels::{Keys, NumericLabels, classes_among};
+use super::labels::{Keys, NumericLabels, Spellings, classes_among};
 use super::numbers::number;
 use super::read_progress::{FITTED, SEPARATED};
 use super::reader::{DataFormat, LabeledData, MOST_CLASSES, MissingValues, ReadOptions, SequenceColumn, Task, name};
@@ -372,11 +372,13 @@ fn multilabel_targets(examples: &TableExamples<'_>, labels: &[usize]) -> Result<
 /// Returns the class of each example, and the names of the classes.
 fn class_targets(examples: &TableExamples<'_>, label: usize, words: &[&str]) -> Result<(Targets, Vec<String>)> {
     let fraction = |word: &&str| word.parse::<f64>().is_ok_and(|number| number.is_finite() && number.fract() != 0.0);
-    if let Some(at) = words.iter().position(fraction) {
+    let spellings = Spellings::of(words);
+    if let Some(found) = spellings.distinct.iter().find(|word| fraction(word)) {
+        let at = words.iter().position(|word| word == found).unwrap_or(0);
         let note = "classes are texts or integers; use `--label COLUMN` to select their column, or `--task regression` for numbers";
         return Err(Error::corrupt(format!("{}: `{}` is not a class", examples.at(at, label), words[at])).note(note));
     }
-    let classes = classes_among(words);
+    let classes = classes_among(&spellings.distinct);
     if words.len() < 2 && examples.sequence.is_none() {
         let what = match examples.table.has_header {
             true => "there is only one row after the header",
@@ -393,6 +395,7 @@ fn class_targets(examples: &TableExamples<'_>, label: usize, words: &[&str]) -> 
         return Err(Error::corrupt(message).note("use `--label COLUMN` to select the column of classes"));
     }
     let keys = Keys::of(&classes);
-    let labels = words.iter().map(|word| keys.class(word).unwrap_or(0)).collect();
+    let class_of: Vec<i32> = spellings.distinct.iter().map(|word| keys.class(word).unwrap_or(0)).collect();
+    let labels = spellings.indices.iter().map(|index| class_of[*index as usize]).collect();
     Ok((Targets::Classes { labels, num_classes: classes.len(), labels_per_example: 1 }, classes))
 }

@@ -46,6 +46,29 @@ fn a_network_trains_as_on_the_cpu() {
     }
 }
 
+/// Vulkan limits the error of a quotient only for divisors up to 2^126: larger ones are scaled.
+#[test]
+fn quotients_by_large_divisors_are_those_of_the_cpu() {
+    let numbers =
+        [3.4e38f32, -1.7e38, 2f32.powi(126), 1.5 * 2f32.powi(126), 2f32.powi(127), 1e38, 7.0, 0.3, 1e20, f32::INFINITY];
+    let pairs = || numbers.iter().flat_map(|x| numbers.iter().map(move |y| (*x, *y)));
+    let (x, y): (Vec<f32>, Vec<f32>) = pairs().unzip();
+    for device in vulkan() {
+        let quotients = device.scope(|| {
+            let [x, y] = [&x, &y].map(|numbers| Tensor::from_slice(numbers, [numbers.len()]));
+            (x / y).to_vec::<f32>().unwrap()
+        });
+        for ((x, y), found) in pairs().zip(quotients) {
+            let expected = x / y;
+            let is_close = (found - expected).abs() <= 4.0 * f32::EPSILON * expected.abs() + f32::MIN_POSITIVE;
+            assert!(
+                is_close || found == expected || (found.is_nan() && expected.is_nan()),
+                "{device}: {x} / {y} = {found}"
+            );
+        }
+    }
+}
+
 /// With native f16 where the device has it, and stored as parts of words.
 #[test]
 fn every_f16_is_converted_exactly() {

@@ -4,6 +4,7 @@
 mod activations;
 mod bounds;
 mod claims;
+mod device_arithmetic;
 mod properties;
 mod radii;
 mod random_networks;

@@ -7,7 +7,7 @@ use panoply_ir::{Alu, DType};
 
 use super::super::ops::bare;
 use super::expr::Writer;
-use super::soft_float::{Function, Fused};
+use super::soft_float::{Function, Fused, LARGEST_DIVISOR};
 
 impl Writer<'_> {
     /// Renders a scalar operation. `dtype` is the operands' type (for `Select` that of the alternatives), `None` for
@@ -56,6 +56,9 @@ impl Writer<'_> {
             Alu::Add => infix("+", args),
             Alu::Sub => infix("-", args),
             Alu::Mul => infix("*", args),
+            Alu::Div if matches!(dtype, DType::F32 | DType::BF16) && !is_limited(&args[1]) => {
+                self.soft(Function::Quotient, args)
+            }
             Alu::Div => infix("/", args),
             Alu::Sqrt => call("sqrt", args),
             Alu::Fma if register == DType::F64 => self.soft(Function::Fma(Fused::Wide), args),
@@ -149,6 +152,12 @@ fn infix(sign: &str, args: &[String]) -> String {
 pub(super) fn call(function: &str, args: &[String]) -> String {
     let args: Vec<&str> = args.iter().map(|arg| bare(arg)).collect();
     format!("{function}({})", args.join(", "))
+}
+
+/// Returns true if a divisor is a literal for which WGSL limits the error of a quotient.
+fn is_limited(text: &str) -> bool {
+    let divisor = bare(text).trim_end_matches('f').parse::<f32>();
+    divisor.is_ok_and(|divisor| (f32::MIN_POSITIVE..=LARGEST_DIVISOR).contains(&divisor.abs()))
 }
 
 /// Returns true if a divisor is a positive literal, for which the language's division equals the IR's.

@@ -11,6 +11,9 @@ use panoply_ir::DType;
 use super::int64::Wide;
 use super::ops::ordered;
 
+/// Largest divisor for which WGSL limits the error of a quotient of two f32: 2 to the 126.
+pub(super) const LARGEST_DIVISOR: f32 = 8.507_059_2e37;
+
 /// Implementations of a fused multiply-add on devices whose own is not fused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Fused {
@@ -46,6 +49,8 @@ pub(super) enum Function {
     Div(DType),
     /// Remainder of two integers, likewise.
     Rem(DType),
+    /// Quotient of two f32, with the error of WGSL's for every divisor.
+    Quotient,
     /// Exact remainder of two floats.
     Remainder(DType),
     /// Conversion of f32 or f64 to an integer: truncates, saturates, maps NaN to 0.
@@ -113,6 +118,7 @@ impl Function {
             Function::CountOnes => "count_ones_u64".to_string(),
             Function::Div(dtype) => format!("div_{dtype}"),
             Function::Rem(dtype) | Function::Remainder(dtype) => format!("rem_{dtype}"),
+            Function::Quotient => "quotient".to_string(),
             Function::Saturate(from, to) => format!("{to}_from_{from}"),
             Function::Bits(_) => unreachable!("these are two functions, see `bits`"),
             Function::Round(dtype) => format!("round_{dtype}"),
@@ -145,6 +151,7 @@ impl Function {
             Function::Div(t) => division(t, "div", "/", "0"),
             Function::Rem(t) => division(t, "rem", "%", "a"),
             Function::Remainder(t) => filled(REMAINDER, t),
+            Function::Quotient => quotient(),
             Function::Saturate(from, to) => saturate(from, to),
             Function::Bits(DType::F16) => F16.to_string(),
             Function::Bits(_) => BF16.to_string(),
@@ -158,6 +165,15 @@ impl Function {
             }
         }
     }
+}
+
+/// Returns the text of the quotient of two f32. Above [`LARGEST_DIVISOR`] both are divided by 4, which is exact for a divisor, and for a
+/// dividend whose quotient is not 0.
+fn quotient() -> String {
+    format!(
+        "fn quotient(a: f32, b: f32) -> f32 {{\n    let scale = select(1.0f, 0.25f, abs(b) > {LARGEST_DIVISOR:e}f);\n    \
+         return (a * scale) / (b * scale);\n}}\n"
+    )
 }
 
 /// Returns the text of integer division without a branch: a divisor that would trap is replaced, and then the result.

@@ -1,9 +1,10 @@
 //! Encoding of the columns of a table as features: categories, offsets of numbers far from 0, and replacements of missing values.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
-use panoply_tensor::{Error, Result, parallel_map};
+use panoply_tensor::{Error, Result, large_vec, parallel_map};
 
 use super::super::csv::CsvTable;
 use super::super::labels::{classes_among, label_key};
@@ -242,7 +243,7 @@ struct ParsedColumn {
 }
 
 fn parse_columns(table: &CsvTable, columns: &[usize], rows: &[usize]) -> Vec<ParsedColumn> {
-    let empty = || ParsedColumn { numbers: Vec::with_capacity(rows.len()), words: 0, without_number: 0 };
+    let empty = || ParsedColumn { numbers: large_vec(rows.len()), words: 0, without_number: 0 };
     let mut parsed: Vec<ParsedColumn> = columns.iter().map(|_| empty()).collect();
     for row in rows {
         for (column, parsed) in columns.iter().zip(&mut parsed) {
@@ -303,7 +304,9 @@ fn fit_column(
             Replacement::Category(most)
         }
         false => {
-            let values: Vec<f64> = numbers.iter().copied().filter(|number| !number.is_nan()).collect();
+            let numbers_only = || numbers.iter().copied().filter(|number| !number.is_nan()).collect();
+            let values: Cow<'_, [f64]> =
+                if without_number > 0 { Cow::Owned(numbers_only()) } else { (&numbers).into() };
             let (offset, what) = offset_of(&values);
             what.iter().for_each(|what| note(what));
             encoding.offset = offset;
@@ -312,12 +315,17 @@ fn fit_column(
                 note(&format!("it counts the rows; `--drop-columns {name:?}` leaves it out"));
             }
             let (offset, scale) = (offset.unwrap_or(0.0), encoding.scale.unwrap_or(1.0));
-            let mut by_row = vec![f32::NAN; table.rows()];
-            for (row, number) in rows.iter().zip(numbers) {
+            let mut by_row = large_vec(table.rows());
+            by_row.resize(table.rows(), f32::NAN);
+            for (row, number) in rows.iter().zip(&numbers) {
                 let number = ((number - offset) / scale) as f32;
                 by_row[*row] = if number.is_finite() { number } else { f32::NAN };
             }
             encoding.numbers = Some(by_row);
+            let values = match values {
+                Cow::Owned(values) => values,
+                Cow::Borrowed(_) => numbers,
+            };
             Replacement::Number(replacement(values, policy))
         }
     };

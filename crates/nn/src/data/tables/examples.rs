@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-use panoply_tensor::{Error, Result, parallel_map};
+use panoply_tensor::{Error, Result, parallel_map, prefer_huge_pages};
 
 use super::super::csv::CsvTable;
 use super::super::labels::sorted;
@@ -107,7 +107,7 @@ impl<'a> TableExamples<'a> {
     pub fn words(&self, column: usize) -> Result<Vec<&'a str>> {
         let word = |rows: &[usize]| {
             let word = self.cell(rows[0], column);
-            match rows.iter().find(|row| self.cell(**row, column) != word) {
+            match rows[1..].iter().find(|row| self.cell(**row, column) != word) {
                 Some(row) => {
                     let message = format!(
                         "{}: `{}`, but `{word}` in line {} of the same sequence",
@@ -144,6 +144,7 @@ impl<'a> TableExamples<'a> {
         let (table, path, rows) = (self.table, self.path, &self.rows);
         // Zeroed memory has no pages until it is written.
         let (stride, mut numbers) = (time * width, vec![0.0; rows.len() * time * width]);
+        prefer_huge_pages(&mut numbers);
         let parts: Vec<(usize, Mutex<&mut [f32]>)> = numbers
             .chunks_mut(AT_ONCE * stride.max(1))
             .enumerate()
