@@ -172,6 +172,38 @@ fn lost_rank_ends_all_ranks_and_is_named() {
     }
 }
 
+/// A signal to `mesh run` alone, as `timeout`, systemd and Slurm send it, ends the launcher and all ranks.
+#[test]
+fn a_signal_to_the_command_ends_all_ranks() {
+    if !cfg!(target_os = "linux") {
+        println!("SKIPPED: the end by a signal: the test finds the ranks in /proc");
+        return;
+    }
+    for installation in launchers("the end by a signal") {
+        for signal in ["-TERM", "-HUP"] {
+            let dir = TempDir::new("mesh-signal");
+            let mut command =
+                mesh_run(&dir, &installation, 2, &["train", "digits", "--epochs", "100000", "--out", "signal"]);
+            let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+            let begun = dir.0.join("signal/checkpoint.safetensors");
+            while !begun.exists() {
+                assert!(child.try_wait().unwrap().is_none(), "{}: the run ended early", installation.name);
+                std::thread::yield_now();
+            }
+            let start = Instant::now();
+            assert!(Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap().success());
+            child.wait().unwrap();
+            assert!(start.elapsed() < 2 * END, "{} {signal}: {:?}", installation.name, start.elapsed());
+            // The launcher waits for its ranks, each up to some seconds.
+            let is_left = || (0..2).any(|rank| process_of_rank(&dir, rank).is_some());
+            while is_left() {
+                assert!(start.elapsed() < 2 * END, "{} {signal}: a rank runs", installation.name);
+                std::thread::yield_now();
+            }
+        }
+    }
+}
+
 /// Returns the id of the process that trains as a rank in this folder; another can wait for it.
 fn process_of_rank(dir: &TempDir, rank: usize) -> Option<String> {
     let variables = ["OMPI_COMM_WORLD_RANK", "PMI_RANK"].map(|name| format!("{name}={rank}"));

@@ -50,7 +50,7 @@ fn advice_changes_no_content() {
     let before = bytes.clone();
     (0..9).for_each(|start| prefer_huge_pages(&mut bytes[start..]));
     prefer_huge_pages::<u8>(&mut []);
-    prefer_huge_pages(&mut vec![(); 5 << 20]);
+    prefer_huge_pages(&mut [(); 5 << 20]);
     assert!(bytes == before);
     for capacity in [0, 10, 3 << 20] {
         let mut words = large_vec::<u32>(capacity);

@@ -10,15 +10,15 @@ use csv::{ReaderBuilder, StringRecord};
 use memchr::{memchr, memchr2_iter};
 use panoply_tensor::{large_vec, parallel_map};
 
-use super::numbers::{has_decimal_comma, numeric_part};
+use super::numbers::{has_decimal_comma, number, numeric_part, short_number};
 
 /// Cells of text, row by row: one string and the end of each cell in it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Cells {
     text: String,
-    /// Start of the first cell in the text.
-    start: u32,
     pub ends: Vec<u32>,
+    /// Index of the first cell: those before it belong to removed rows.
+    first: usize,
     /// Bytes between the end of a cell and the start of the next: 0 if the text consists of trimmed cells, 1 if it is that of the file.
     gap: u32,
     lines: Vec<u32>,
@@ -51,10 +51,22 @@ impl Cells {
         self.lines.len()
     }
 
+    /// Start and end of a cell in the text.
+    fn range(&self, row: usize, column: usize) -> (usize, usize) {
+        let at = self.first + row * self.width + column;
+        let start = at.checked_sub(1).map_or(0, |before| self.ends[before] + self.gap);
+        (start as usize, self.ends[at] as usize)
+    }
+
+    /// The number in a cell.
+    pub fn number(&self, row: usize, column: usize) -> Option<f64> {
+        let (start, end) = self.range(row, column);
+        short_number(self.text.as_bytes(), start, end).or_else(|| number(self.cell(row, column)))
+    }
+
     pub fn cell(&self, row: usize, column: usize) -> &str {
-        let at = row * self.width + column;
-        let start = at.checked_sub(1).map_or(self.start, |before| self.ends[before] + self.gap);
-        let cell = &self.text[start as usize..self.ends[at] as usize];
+        let (start, end) = self.range(row, column);
+        let cell = &self.text[start..end];
         if self.gap > 0 { trimmed(cell) } else { cell }
     }
 
@@ -92,12 +104,11 @@ impl Cells {
             // No cell becomes longer.
             ends.push(text.len() as u32);
         }
-        (self.text, self.start, self.ends, self.gap) = (text, 0, ends, 0);
+        (self.text, self.first, self.ends, self.gap) = (text, 0, ends, 0);
     }
 
     pub fn remove_first(&mut self) {
-        self.start = self.ends[self.width - 1] + self.gap;
-        self.ends.drain(..self.width);
+        self.first += self.width;
         self.lines.remove(0);
     }
 
@@ -168,7 +179,10 @@ impl Cells {
 }
 
 /// Bytes of a text that a thread splits at a time.
-const PART: usize = 1 << 20;
+const PART: usize = 1 << 23;
+
+/// Bytes per cell, below which the ends of the cells of a part are moved to larger memory.
+const CELL_BYTES: usize = 4;
 
 /// The cells of some lines of a text.
 #[derive(Default)]
@@ -186,7 +200,7 @@ struct Lines {
 impl Lines {
     /// Splits the lines of a part of a text, which ends at the end of a line. `None` if rows differ in the number of cells.
     fn split(text: &str, delimiter: u8, part: Range<usize>) -> Option<Lines> {
-        let mut found = Lines::default();
+        let mut found = Lines { ends: large_vec(part.len() / CELL_BYTES), ..Lines::default() };
         let bytes = &text.as_bytes()[part.clone()];
         let (mut line_start, mut row_start) = (0, 0);
         let ends = memchr2_iter(delimiter, b'\n', bytes);

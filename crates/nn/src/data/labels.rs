@@ -2,6 +2,8 @@
 
 use std::collections::{HashMap, HashSet};
 
+use panoply_tensor::large_vec;
+
 use super::reader::{Label, Task};
 use super::tables;
 
@@ -55,7 +57,7 @@ impl<'a> Spellings<'a> {
         const SEEN: usize = 256;
         let mut seen: Vec<Option<u32>> = vec![None; SEEN];
         let mut places: HashMap<&str, u32> = HashMap::new();
-        let (mut distinct, mut indices) = (Vec::new(), Vec::with_capacity(words.len()));
+        let (mut distinct, mut indices) = (Vec::new(), large_vec(words.len()));
         for word in words.iter().copied() {
             let start =
                 word.bytes().take(8).fold(word.len() as u64, |bits, byte| bits << 8 ^ bits >> 56 ^ u64::from(byte));

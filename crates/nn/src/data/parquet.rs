@@ -18,16 +18,20 @@ use parquet::schema::types::Type;
 use super::ReadBudget;
 use super::cells::Cells;
 use super::csv::{CsvTable, row_bytes};
+use super::read_progress::{ReadProgress, SEPARATED};
+
+/// Number of rows after which progress is reported.
+const AT_ONCE: usize = 1 << 12;
 
 /// Reads a table. Rows are counted from 1. A null is an empty cell, bools are 0 and 1, timestamps of any unit and dates are seconds since
 /// 1970.
-pub(super) fn read(path: &Path, budget: &ReadBudget) -> Result<CsvTable> {
+pub(super) fn read(path: &Path, budget: &ReadBudget, progress: &ReadProgress) -> Result<CsvTable> {
     // The `parquet` crate panics on inconsistent pages of a damaged file.
-    catch_unwind(AssertUnwindSafe(|| table(path, budget)))
+    catch_unwind(AssertUnwindSafe(|| table(path, budget, progress)))
         .unwrap_or_else(|_| Err(Error::corrupt(format!("{}: its pages are inconsistent", path.display()))))
 }
 
-fn table(path: &Path, budget: &ReadBudget) -> Result<CsvTable> {
+fn table(path: &Path, budget: &ReadBudget, progress: &ReadProgress) -> Result<CsvTable> {
     let failed = |error| Error::io(format!("cannot read {}", path.display()), error);
     let file = File::open(path).map_err(failed)?;
     let bytes = file.metadata().map_err(failed)?.len();
@@ -43,6 +47,8 @@ fn table(path: &Path, budget: &ReadBudget) -> Result<CsvTable> {
     let index = index_of(&reader);
     let nanos: Vec<bool> = columns.iter().map(|column| is_of_nanoseconds(column)).collect();
     let mut rows = Cells::new(names.len());
+    let count_of_rows = reader.metadata().file_metadata().num_rows().max(1) as f64;
+    let progress = |rows: usize| progress.report(SEPARATED * (rows as f64 / count_of_rows).min(1.0));
     for group in 0..reader.num_row_groups() {
         let part = reader.get_row_group(group).map_err(wrong)?;
         if !lies_within(&*part, bytes) {
@@ -62,7 +68,7 @@ fn table(path: &Path, budget: &ReadBudget) -> Result<CsvTable> {
         }
         let counted = count(&*part, &pages, group, (path, budget))?;
         let part = zstd::RowGroup { inner: &*part, file: &pages };
-        append(&part, &nanos, &mut rows, (path, budget))?;
+        append(&part, &nanos, &mut rows, (path, budget), &progress)?;
         budget.give_back(counted);
     }
     if rows.rows() == 0 {
@@ -134,6 +140,7 @@ fn append(
     nanos: &[bool],
     rows: &mut Cells,
     (path, budget): (&Path, &ReadBudget),
+    progress: &dyn Fn(usize),
 ) -> Result<()> {
     let wrong = |rows: &Cells, what: String| Error::corrupt(format!("{}:{}: {what}", path.display(), rows.rows() + 1));
     let all = RowIter::from_row_group(None, part).map_err(|error| wrong(rows, error.to_string()))?;
@@ -145,6 +152,9 @@ fn append(
             rows.push(cell.trim()).map_err(|what| wrong(rows, what))?;
         }
         rows.end_row(rows.rows() + 1);
+        if rows.rows().is_multiple_of(AT_ONCE) {
+            progress(rows.rows());
+        }
     }
     Ok(())
 }

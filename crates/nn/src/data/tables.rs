@@ -8,14 +8,14 @@ pub mod summary;
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
-use panoply_tensor::{Error, Result, parallel_map};
+use panoply_tensor::{Error, Result, large_vec, parallel_map};
 
 pub(super) use known::TableSchema;
 
 use super::csv::{CsvOptions, CsvTable};
 use super::labels::{Keys, NumericLabels, Spellings, classes_among};
 use super::numbers::number;
-use super::read_progress::{FITTED, SEPARATED};
+use super::read_progress::{FITTED, ReadProgress, SEPARATED};
 use super::reader::{DataFormat, LabeledData, MOST_CLASSES, MissingValues, ReadOptions, SequenceColumn, Task, name};
 use super::{Dataset, MissingRows, ReadBudget, Targets};
 use columns::columns_of;
@@ -27,13 +27,15 @@ fn read_rows(
     path: &Path,
     known: impl Fn(&[String]) -> Option<bool>,
     options: CsvOptions,
-    budget: &ReadBudget,
+    (budget, progress): (&ReadBudget, &ReadProgress),
 ) -> Result<CsvTable> {
     if !name(path).ends_with(".parquet") {
         return CsvTable::read_named(path, known, options, budget);
     }
     #[cfg(feature = "parquet")]
-    return super::parquet::read(path, budget);
+    return super::parquet::read(path, budget, progress);
+    #[cfg(not(feature = "parquet"))]
+    let _ = progress;
     #[cfg(not(feature = "parquet"))]
     Err(Error::mistake(format!("{}: this build does not support Parquet", path.display()))
         .note("build with `--features parquet`"))
@@ -73,7 +75,7 @@ fn read_table(path: &Path, reading: &ReadOptions, budget: &ReadBudget) -> Result
         };
         reading.header.or_else(|| first.iter().any(is_named).then_some(true))
     };
-    read_rows(path, named, reading.csv_options(), budget)
+    read_rows(path, named, reading.csv_options(), (budget, &reading.progress))
 }
 
 /// Positions of columns by their roles.
@@ -234,7 +236,8 @@ fn kept_rows<'c>(
     budget.take_values(table.rows(), size_of::<usize>(), path)?;
     let whole = |row: &usize| !columns.clone().any(|column| is_missing(table.cell(*row, *column)));
     let drops = policy == Some(MissingValues::Drop);
-    let rows: Vec<usize> = (0..table.rows()).filter(|row| !drops || whole(row)).collect();
+    let mut rows: Vec<usize> = large_vec(table.rows());
+    rows.extend((0..table.rows()).filter(|row| !drops || whole(row)));
     let dropped = table.rows() - rows.len();
     if rows.is_empty() {
         return Err(Error::corrupt(format!("{}: every row has a missing value", path.display()))

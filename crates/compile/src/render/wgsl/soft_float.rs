@@ -12,7 +12,7 @@ use super::int64::Wide;
 use super::ops::ordered;
 
 /// Largest divisor for which WGSL limits the error of a quotient of two f32: 2 to the 126.
-pub(super) const LARGEST_DIVISOR: f32 = 8.507_059_2e37;
+pub(super) const LARGEST_DIVISOR: f32 = 8.507_059e37;
 
 /// Implementations of a fused multiply-add on devices whose own is not fused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

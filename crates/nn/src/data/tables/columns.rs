@@ -3,12 +3,12 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
+use std::thread::available_parallelism;
 
 use panoply_tensor::{Error, Result, large_vec, parallel_map};
 
 use super::super::csv::CsvTable;
 use super::super::labels::{classes_among, label_key};
-use super::super::numbers::number;
 use super::super::offsets;
 use super::super::read_progress::{FITTED, ReadProgress, SEPARATED};
 use super::super::reader::{Imputation, MissingValues, Replacement};
@@ -95,6 +95,11 @@ impl Column<'_> {
             features.push(f32::from(u8::from(is_missing)));
         }
         Ok(())
+    }
+
+    /// Its features, if each row has one and it is the parsed number, or a cell that is to be read if that is NaN.
+    pub fn plain_numbers(&self) -> Option<&[f32]> {
+        if self.width() == 1 && self.categories.is_none() { self.numbers.as_deref() } else { None }
     }
 
     /// True if a row has no value.
@@ -194,7 +199,8 @@ pub(super) fn fit(
     progress: &ReadProgress,
 ) -> Result<Encodings> {
     let mut found = Encodings::default();
-    let blocks: Vec<&[usize]> = columns.chunks((columns.len() / LEAST_BLOCKS).clamp(1, MOST_AT_ONCE)).collect();
+    let threads = available_parallelism().map_or(1, usize::from);
+    let blocks: Vec<&[usize]> = columns.chunks(columns.len().div_ceil(threads).clamp(1, MOST_AT_ONCE)).collect();
     let step = progress.steps(blocks.len(), (SEPARATED, FITTED));
     let fit = |block: &&[usize]| {
         let columns = block.iter().zip(parse_columns(table, block, rows));
@@ -227,11 +233,9 @@ pub(super) fn fit(
     }
 }
 
-/// Columns that a thread parses at a time, at most: their cells in a row are neighbors in memory.
+/// Columns that a thread parses at a time, at most: their cells in a row are neighbors in memory. Fewer would read the whole text more often,
+/// more would keep more columns in f64.
 const MOST_AT_ONCE: usize = 16;
-
-/// Blocks of columns into which a table is divided, if it has as many columns.
-const LEAST_BLOCKS: usize = 4;
 
 /// The cells of a column as numbers.
 struct ParsedColumn {
@@ -247,11 +251,10 @@ fn parse_columns(table: &CsvTable, columns: &[usize], rows: &[usize]) -> Vec<Par
     let mut parsed: Vec<ParsedColumn> = columns.iter().map(|_| empty()).collect();
     for row in rows {
         for (column, parsed) in columns.iter().zip(&mut parsed) {
-            let cell = table.cell(*row, *column);
-            let number = number(cell);
+            let number = table.parsed(*row, *column);
             if number.is_none() {
                 parsed.without_number += 1;
-                parsed.words += usize::from(!lacks_number(cell));
+                parsed.words += usize::from(!lacks_number(table.cell(*row, *column)));
             }
             parsed.numbers.push(number.unwrap_or(f64::NAN));
         }

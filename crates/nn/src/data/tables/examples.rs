@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-use panoply_tensor::{Error, Result, parallel_map, prefer_huge_pages};
+use panoply_tensor::{Error, Result, large_vec, parallel_map, prefer_huge_pages};
 
 use super::super::csv::CsvTable;
 use super::super::labels::sorted;
@@ -120,7 +120,11 @@ impl<'a> TableExamples<'a> {
                 None => Ok(word),
             }
         };
-        self.rows.iter().map(word).collect()
+        let mut words = large_vec(self.rows.len());
+        for rows in self.rows.iter() {
+            words.push(word(rows)?);
+        }
+        Ok(words)
     }
 
     /// Returns the features of all examples, padded with zeros to `time` rows, and the shape of an example.
@@ -151,11 +155,18 @@ impl<'a> TableExamples<'a> {
             .map(|(at, part)| (at * AT_ONCE, Mutex::new(part)))
             .collect();
         let step = progress.steps(parts.len(), (from, 1.0));
+        let plain: Option<Vec<&[f32]>> = columns.iter().map(Column::plain_numbers).collect();
         let encode = |(first, part): &(usize, Mutex<&mut [f32]>)| {
             let mut part = part.lock().unwrap_or_else(PoisonError::into_inner);
             let mut encoded = Vec::with_capacity(stride);
             for (at, example) in part.chunks_exact_mut(stride.max(1)).enumerate() {
                 encoded.clear();
+                if let (Some(plain), [row]) = (&plain, rows.of(first + at)) {
+                    example.iter_mut().zip(plain).for_each(|(feature, numbers)| *feature = numbers[*row]);
+                    if !example.iter().any(|feature| feature.is_nan()) {
+                        continue;
+                    }
+                }
                 for row in rows.of(first + at) {
                     columns.iter().try_for_each(|column| column.read(table, *row, path, &mut encoded))?;
                 }

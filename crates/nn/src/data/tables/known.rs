@@ -39,7 +39,7 @@ impl TableSchema<'_> {
             let named = needed().all(|name| first.contains(name));
             named.then_some(true).or_else(|| unnamed.then_some(false))
         };
-        let table = self.without_labels(read_rows(path, known_names, options, &budget)?);
+        let table = self.without_labels(read_rows(path, known_names, options, (&budget, &reading.progress))?);
         reading.progress.report(SEPARATED);
         let place = |name: &str| {
             let at = table.names.iter().position(|known| known == name);
