@@ -77,13 +77,18 @@ fn data_rows_have_the_size_of_the_file() {
     let rows: String = (0..200).map(|row| format!("{row}.5,{},{}\n", row * 3 % 7, row % 2)).collect();
     let table = format!("a,b,label\n{rows}");
     dir.write("table.csv", &table);
-    let output = dir.run(&["bench", "data", "table.csv", "--repeats", "2", "--json"]);
+    let bench = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_panoply"));
+        command.args(["bench", "data"]).args(arguments).current_dir(&dir.0).output().unwrap()
+    };
+    let output = bench(&["table.csv", "--repeats", "2", "--json"]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     let row: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((row["examples"].as_u64(), row["features"].as_u64()), (Some(200), Some(2)), "{row}");
     assert_eq!(row["bytes"].as_u64(), Some(table.len() as u64));
     assert!(row["seconds"].as_f64().is_some_and(|seconds| seconds > 0.0), "{row}");
-    let text = text(&dir.run(&["bench", "data", "table.csv", "--repeats", "1"]).stdout);
-    assert!(text.starts_with("table.csv: 200 examples of 2 features, "), "{text}");
-    assert!(dir.refused(&["bench", "data", "none.csv"]).contains("none.csv"));
+    let shown = text(&bench(&["table.csv", "--repeats", "1"]).stdout);
+    assert!(shown.starts_with("table.csv: 200 examples of 2 features, "), "{shown}");
+    let output = bench(&["none.csv"]);
+    assert!(!output.status.success() && text(&output.stderr).contains("cannot read none.csv"));
 }

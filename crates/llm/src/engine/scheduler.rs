@@ -84,7 +84,9 @@ impl Scheduler {
         if *smallest > 1 {
             cold.extend(sizes(*smallest, 0..slots));
         }
-        cold.extend(larger.iter().map(|piece| StepSize { piece: *piece, others: 0 }));
+        // Larger pieces than the context are never used.
+        let used = larger.iter().filter(|piece| **piece <= model.context_length());
+        cold.extend(used.map(|piece| StepSize { piece: *piece, others: 0 }));
         cold.reverse();
         let slots = (0..slots).map(|_| Slot::default()).collect();
         Ok(Scheduler { model, cache, slots, running: Vec::new(), cold })

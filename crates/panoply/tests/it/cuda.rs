@@ -9,7 +9,8 @@ use panoply::kernels::{self, Size};
 use panoply::nn::{AdamW, ForwardContext, Lambda, Layer, Linear, Sequential};
 use panoply::prelude::*;
 use panoply::runtime::{DeviceOptions, Registry};
-use panoply::{Backend, ConvOptions, DType, Device, Rng, Tensor};
+use panoply::verify::{InputBox, prove};
+use panoply::{Backend, ConvOptions, DType, Device, MathMode, Rng, Tensor};
 use panoply_driver::CudaDriver;
 
 const SEED: u64 = 0x5eed;
@@ -34,6 +35,21 @@ fn builtin_kernels_agree() {
 #[test]
 fn a_network_trains_as_on_the_cpu() {
     training_steps::agree(&cuda());
+}
+
+/// A device whose products may be computed in TF32 proves nothing about f32.
+#[test]
+fn tf32_is_not_proven() {
+    let device = cuda();
+    device.scope(|| {
+        let proof = || prove!(|x in InputBox::new([2], 0.0, 1.0)| x * 2.0 <= 3.0);
+        proof().unwrap();
+        device.set_allow_tf32(true);
+        let error = proof().unwrap_err();
+        assert!(error.message().contains("undecided: cuda:0 can compute matrix products in TF32"), "{error}");
+        device.set_math_mode(MathMode::Exact);
+        proof().unwrap();
+    });
 }
 
 /// The shapes of two operands, and a product of them.

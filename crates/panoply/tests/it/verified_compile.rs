@@ -119,20 +119,6 @@ fn claims_that_cannot_be_proven_are_named() {
     });
 }
 
-/// A device whose products may be computed in TF32 proves nothing about f32.
-#[test]
-fn tf32_is_not_covered() {
-    let device = Device::new(cpu(), DeviceOptions::default());
-    device.scope(|| {
-        let model = model(&[LayerSpec::linear(8), LayerSpec::Relu {}, LayerSpec::linear(2)]);
-        let claims = claim::parse(&claim("y[0] <= 9")).unwrap();
-        verify::compile(&model, &options(5.0), &claims).unwrap();
-        device.set_allow_tf32(true);
-        let error = verify::compile(&model, &options(5.0), &claims).unwrap_err();
-        assert!(error.message().contains("undecided: cpu may compute matrix products in TF32"), "{error}");
-    });
-}
-
 /// Returns the CPU below the runtime.
 pub fn cpu() -> Arc<dyn RawDevice> {
     // SAFETY: only `runtime` uses the device, and it validates what it passes on.
