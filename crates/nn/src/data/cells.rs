@@ -5,10 +5,11 @@
 
 use std::io::Read;
 use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
 
 use csv::{ReaderBuilder, StringRecord};
 use memchr::{memchr, memchr2_iter};
-use panoply_tensor::{large_vec, parallel_map};
+use panoply_tensor::{large_vec, parallel_map, prefer_huge_pages};
 
 use super::numbers::{has_decimal_comma, number, numeric_part, short_number};
 
@@ -127,8 +128,7 @@ impl Cells {
     fn split(text: &str, delimiter: u8) -> Option<Cells> {
         let bytes = text.as_bytes();
         u32::try_from(bytes.len()).ok()?;
-        let ends_line = |at: usize| bytes[at] == b'\r' && bytes.get(at + 1).is_none_or(|next| *next == b'\n');
-        if delimiter == b' ' || !memchr2_iter(b'"', b'\r', bytes).all(ends_line) {
+        if delimiter == b' ' {
             return None;
         }
         let mut starts = vec![0];
@@ -144,14 +144,27 @@ impl Cells {
             return None;
         }
         let mut cells = Cells { width, gap: 1, ..Cells::default() };
-        cells.ends = large_vec(parts.iter().map(|part| part.ends.len()).sum());
-        cells.lines = large_vec(parts.iter().map(|part| part.lines.len()).sum());
-        let mut line = 1;
-        for part in parts {
-            cells.ends.extend_from_slice(&part.ends);
-            cells.lines.extend(part.lines.iter().map(|at| at.saturating_add(line)));
+        cells.ends = vec![0; parts.iter().map(|part| part.ends.len()).sum()];
+        cells.lines = vec![0; parts.iter().map(|part| part.lines.len()).sum()];
+        prefer_huge_pages(&mut cells.ends);
+        prefer_huge_pages(&mut cells.lines);
+        let (mut all_ends, mut all_lines, mut line) = (&mut cells.ends[..], &mut cells.lines[..], 1u32);
+        let mut copies = Vec::with_capacity(parts.len());
+        for part in &parts {
+            let (ends, lines);
+            (ends, all_ends) = all_ends.split_at_mut(part.ends.len());
+            (lines, all_lines) = all_lines.split_at_mut(part.lines.len());
+            copies.push((part, line, Mutex::new((ends, lines))));
             line = line.saturating_add(part.count);
         }
+        let copy = |(part, line, to): &(&Lines, u32, Mutex<(&mut [u32], &mut [u32])>)| {
+            let (ends, lines) = &mut *to.lock().unwrap_or_else(PoisonError::into_inner);
+            ends.copy_from_slice(&part.ends);
+            lines.iter_mut().zip(&part.lines).for_each(|(to, at)| *to = at.saturating_add(*line));
+            Ok(())
+        };
+        parallel_map(&copies, copy).ok()?;
+        drop(copies);
         Some(cells)
     }
 
@@ -179,7 +192,7 @@ impl Cells {
 }
 
 /// Bytes of a text that a thread splits at a time.
-const PART: usize = 1 << 23;
+pub(super) const PART: usize = 1 << 23;
 
 /// Bytes per cell, below which the ends of the cells of a part are moved to larger memory.
 const CELL_BYTES: usize = 4;
@@ -198,10 +211,15 @@ struct Lines {
 }
 
 impl Lines {
-    /// Splits the lines of a part of a text, which ends at the end of a line. `None` if rows differ in the number of cells.
+    /// Splits the lines of a part of a text, which ends at the end of a line. `None` if rows differ in the number of cells, or the part has
+    /// quotes or carriage returns inside of lines.
     fn split(text: &str, delimiter: u8, part: Range<usize>) -> Option<Lines> {
         let mut found = Lines { ends: large_vec(part.len() / CELL_BYTES), ..Lines::default() };
         let bytes = &text.as_bytes()[part.clone()];
+        let ends_line = |at: usize| bytes[at] == b'\r' && bytes.get(at + 1).is_none_or(|next| *next == b'\n');
+        if !memchr2_iter(b'"', b'\r', bytes).all(ends_line) {
+            return None;
+        }
         let (mut line_start, mut row_start) = (0, 0);
         let ends = memchr2_iter(delimiter, b'\n', bytes);
         // The last line of a text can lack its end.

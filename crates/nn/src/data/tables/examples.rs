@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-use panoply_tensor::{Error, Result, large_vec, parallel_map, prefer_huge_pages};
+use panoply_tensor::{Error, Result, parallel_map, prefer_huge_pages};
 
 use super::super::csv::CsvTable;
 use super::super::labels::sorted;
@@ -120,10 +120,16 @@ impl<'a> TableExamples<'a> {
                 None => Ok(word),
             }
         };
-        let mut words = large_vec(self.rows.len());
-        for rows in self.rows.iter() {
-            words.push(word(rows)?);
-        }
+        let mut words = vec![""; self.rows.len()];
+        prefer_huge_pages(&mut words);
+        let parts: Vec<(usize, Mutex<&mut [&'a str]>)> =
+            words.chunks_mut(AT_ONCE).enumerate().map(|(at, part)| (at * AT_ONCE, Mutex::new(part))).collect();
+        let read = |(first, part): &(usize, Mutex<&mut [&'a str]>)| {
+            let mut part = part.lock().unwrap_or_else(PoisonError::into_inner);
+            part.iter_mut().enumerate().try_for_each(|(at, to)| word(self.rows.of(first + at)).map(|word| *to = word))
+        };
+        parallel_map(&parts, read)?;
+        drop(parts);
         Ok(words)
     }
 
