@@ -46,6 +46,11 @@ impl ExampleRows<'_> {
     }
 }
 
+/// Formats the location of a cell.
+fn place(table: &CsvTable, path: &Path, row: usize, column: usize) -> String {
+    format!("{}:{}: {}", path.display(), table.line(row), table.names[column])
+}
+
 /// A table with the rows of each of its examples.
 pub(super) struct TableExamples<'a> {
     pub table: &'a CsvTable,
@@ -96,7 +101,7 @@ impl<'a> TableExamples<'a> {
     }
 
     pub fn at_row(&self, row: usize, column: usize) -> String {
-        format!("{}:{}: {}", self.path.display(), self.table.line(row), self.table.names[column])
+        place(self.table, self.path, row, column)
     }
 
     pub fn cell(&self, row: usize, column: usize) -> &'a str {
@@ -105,15 +110,16 @@ impl<'a> TableExamples<'a> {
 
     /// Returns the cell of each example in a column, which must be equal in all its rows.
     pub fn words(&self, column: usize) -> Result<Vec<&'a str>> {
+        let (table, path, examples) = (self.table, self.path, &self.rows);
         let word = |rows: &[usize]| {
-            let word = self.cell(rows[0], column);
-            match rows[1..].iter().find(|row| self.cell(**row, column) != word) {
+            let word = table.cell(rows[0], column);
+            match rows[1..].iter().find(|row| table.cell(**row, column) != word) {
                 Some(row) => {
                     let message = format!(
                         "{}: `{}`, but `{word}` in line {} of the same sequence",
-                        self.at_row(*row, column),
-                        self.cell(*row, column),
-                        self.table.line(rows[0])
+                        place(table, path, *row, column),
+                        table.cell(*row, column),
+                        table.line(rows[0])
                     );
                     Err(Error::corrupt(message).note("a sequence needs the same label in each of its rows"))
                 }
@@ -126,7 +132,7 @@ impl<'a> TableExamples<'a> {
             words.chunks_mut(AT_ONCE).enumerate().map(|(at, part)| (at * AT_ONCE, Mutex::new(part))).collect();
         let read = |(first, part): &(usize, Mutex<&mut [&'a str]>)| {
             let mut part = part.lock().unwrap_or_else(PoisonError::into_inner);
-            part.iter_mut().enumerate().try_for_each(|(at, to)| word(self.rows.of(first + at)).map(|word| *to = word))
+            part.iter_mut().enumerate().try_for_each(|(at, to)| word(examples.of(first + at)).map(|word| *to = word))
         };
         parallel_map(&parts, read)?;
         drop(parts);
