@@ -154,10 +154,10 @@ impl Cells {
             let (ends, lines);
             (ends, all_ends) = all_ends.split_at_mut(part.ends.len());
             (lines, all_lines) = all_lines.split_at_mut(part.lines.len());
-            copies.push((part, line, Mutex::new((ends, lines))));
+            copies.push(PlacedLines { part, line, to: Mutex::new((ends, lines)) });
             line = line.saturating_add(part.count);
         }
-        let copy = |(part, line, to): &(&Lines, u32, Mutex<(&mut [u32], &mut [u32])>)| {
+        let copy = |PlacedLines { part, line, to }: &PlacedLines<'_>| {
             let (ends, lines) = &mut *to.lock().unwrap_or_else(PoisonError::into_inner);
             ends.copy_from_slice(&part.ends);
             lines.iter_mut().zip(&part.lines).for_each(|(to, at)| *to = at.saturating_add(*line));
@@ -208,6 +208,15 @@ struct Lines {
     width: usize,
     /// Number of lines.
     count: u32,
+}
+
+/// The cells of a part of a text, with their place among those of all parts.
+struct PlacedLines<'a> {
+    part: &'a Lines,
+    /// Number of the first line.
+    line: u32,
+    /// Where its ends and its lines belong.
+    to: Mutex<(&'a mut [u32], &'a mut [u32])>,
 }
 
 impl Lines {
