@@ -11,7 +11,7 @@ use csv::{ReaderBuilder, StringRecord};
 use memchr::{memchr, memchr2_iter};
 use panoply_tensor::{large_vec, parallel_map, prefer_huge_pages};
 
-use super::numbers::{has_decimal_comma, number, numeric_part, short_number};
+use super::numbers::{has_decimal_comma, numeric_part};
 
 /// Cells of text, row by row: one string and the end of each cell in it.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -52,22 +52,10 @@ impl Cells {
         self.lines.len()
     }
 
-    /// Start and end of a cell in the text.
-    fn range(&self, row: usize, column: usize) -> (usize, usize) {
+    pub fn cell(&self, row: usize, column: usize) -> &str {
         let at = self.first + row * self.width + column;
         let start = at.checked_sub(1).map_or(0, |before| self.ends[before] + self.gap);
-        (start as usize, self.ends[at] as usize)
-    }
-
-    /// The number in a cell.
-    pub fn number(&self, row: usize, column: usize) -> Option<f64> {
-        let (start, end) = self.range(row, column);
-        short_number(self.text.as_bytes(), start, end).or_else(|| number(self.cell(row, column)))
-    }
-
-    pub fn cell(&self, row: usize, column: usize) -> &str {
-        let (start, end) = self.range(row, column);
-        let cell = &self.text[start..end];
+        let cell = &self.text[start as usize..self.ends[at] as usize];
         if self.gap > 0 { trimmed(cell) } else { cell }
     }
 

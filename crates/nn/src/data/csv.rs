@@ -298,11 +298,6 @@ impl CsvTable {
         self.cells.cell(row, column)
     }
 
-    /// Returns the number in a cell, if it has one.
-    pub(super) fn parsed(&self, row: usize, column: usize) -> Option<f64> {
-        self.cells.number(row, column)
-    }
-
     /// Returns the line of the file in which a row begins, counted from 1.
     ///
     /// # Panics

@@ -9,6 +9,7 @@ use panoply_tensor::{Error, Result, large_vec, parallel_map};
 
 use super::super::csv::CsvTable;
 use super::super::labels::{classes_among, label_key};
+use super::super::numbers::number;
 use super::super::offsets;
 use super::super::read_progress::{FITTED, ReadProgress, SEPARATED};
 use super::super::reader::{Imputation, MissingValues, Replacement};
@@ -251,10 +252,11 @@ fn parse_columns(table: &CsvTable, columns: &[usize], rows: &[usize]) -> Vec<Par
     let mut parsed: Vec<ParsedColumn> = columns.iter().map(|_| empty()).collect();
     for row in rows {
         for (column, parsed) in columns.iter().zip(&mut parsed) {
-            let number = table.parsed(*row, *column);
+            let cell = table.cell(*row, *column);
+            let number = number(cell);
             if number.is_none() {
                 parsed.without_number += 1;
-                parsed.words += usize::from(!lacks_number(table.cell(*row, *column)));
+                parsed.words += usize::from(!lacks_number(cell));
             }
             parsed.numbers.push(number.unwrap_or(f64::NAN));
         }
