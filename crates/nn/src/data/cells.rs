@@ -203,7 +203,7 @@ struct PlacedLines<'a> {
     part: &'a Lines,
     /// Number of the first line.
     line: u32,
-    /// Where its ends and its lines belong.
+    /// The ends and lines of all parts that are its own.
     to: Mutex<(&'a mut [u32], &'a mut [u32])>,
 }
 
