@@ -2,7 +2,7 @@
 //!
 //! A column walk through a large row-major matrix touches a new page at every step. With pages of 4 KiB the TLB evicts
 //! entries before they are used again; with pages of 2 MiB it does not. Zeroing also takes one page fault instead of
-//! about five hundred, each of which takes 0.5 to 4 µs. Linux gives them to those who ask; NumPy does for arrays of 4 MiB.
+//! about five hundred, each of which took 2 to 4 µs on a virtual machine. Linux gives them to those who ask; NumPy does for arrays of 4 MiB.
 
 use std::ptr::NonNull;
 
