@@ -5,8 +5,8 @@ use std::sync::Arc;
 use panoply::nn::compiled::{OptLevel, Precision};
 use panoply::nn::{LayerSpec, Model, Module, Network, ParamVisitorMut};
 use panoply::runtime::DeviceOptions;
-use panoply::verify::{self, Arithmetic, CompileOptions, Options, Verdict, claim};
-use panoply::{Device, Result, Rng, Tensor};
+use panoply::verify::{self, Arithmetic, CompileOptions, InputBox, Options, Verdict, claim, prove};
+use panoply::{AttentionOptions, Device, MathMode, Result, Rng, Tensor};
 use panoply_cpu::{CpuDriver, CpuOptions};
 use panoply_device::{Driver, RawDevice};
 
@@ -116,6 +116,30 @@ fn claims_that_cannot_be_proven_are_named() {
         assert!(error.is_unsupported() && error.message().contains("no error bounds are known"), "{error}");
         half.verify.arithmetic = Arithmetic::Real;
         verify::compile(&model, &half, &claim::parse(&claim("y[0] <= 9")).unwrap()).unwrap();
+    });
+}
+
+/// Kernels for attention rescale partial sums, except in exact mode; in fast mode nothing is proven; only NVIDIA devices have TF32.
+#[test]
+fn proofs_depend_on_the_math_mode() {
+    let device = Device::new(cpu(), DeviceOptions::default());
+    let attend = |x: &Tensor| {
+        let x = x.reshape([1, 1, 2, 2]);
+        x.scaled_dot_product_attention(&x, &x, &AttentionOptions::default())
+    };
+    let attention = || prove!(|x in InputBox::new([4], 0.0, 0.1)| attend(x) <= 5.0);
+    let sum = || prove!(|x in InputBox::new([4], 0.0, 0.1)| x.sum(0) <= 5.0);
+    device.scope(|| {
+        let error = attention().unwrap_err();
+        assert!(error.message().contains("PANOPLY_MATH_MODE=exact"), "{error}");
+        device.set_math_mode(MathMode::Exact);
+        attention().unwrap();
+        device.set_math_mode(MathMode::Fast);
+        let error = sum().unwrap_err();
+        assert!(error.message().contains("`fast`"), "{error}");
+        device.set_math_mode(MathMode::Standard);
+        device.set_allow_tf32(true);
+        sum().unwrap();
     });
 }
 

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use panoply_tensor::{AttentionOptions, DType, Device, MathMode, Result, Tensor};
+use panoply_tensor::{DType, Device, Result, Tensor};
 use panoply_verify::{Arithmetic, InputBox, Options, Property, Verdict, prove};
 
 use super::{answer, property, report};
@@ -98,52 +98,6 @@ fn functions_of_f64_have_no_bound() {
         let sum = |x: &Tensor| Ok((x.cast(DType::F64) + 1.0).cast(DType::F32));
         let below = property(1, 1, (0.0, 1.0), "(assert (>= Y_0 2.001))");
         assert_eq!(answer(&sum, &below, Arithmetic::Float), Verdict::Proven);
-    });
-}
-
-/// Kernels for attention rescale partial sums, except in exact mode.
-#[test]
-fn attention_has_bounds_in_exact_mode_only() {
-    let device = Device::get("cpu").unwrap();
-    device.scope(|| {
-        let run = |x: &Tensor| {
-            let x = x.reshape([1, 1, 2, 2]);
-            Ok(x.scaled_dot_product_attention(&x, &x, &AttentionOptions::default()).reshape([4]))
-        };
-        let convex = property(4, 4, (0.0, 0.1), "(assert (>= Y_0 5))");
-        assert_eq!(answer(&run, &convex, Arithmetic::Real), Verdict::Proven);
-        match answer(&run, &convex, Arithmetic::Float) {
-            Verdict::Undecided(why) => assert!(why.contains("PANOPLY_MATH_MODE=exact"), "{why}"),
-            other => panic!("{other:?}"),
-        }
-        device.set_math_mode(MathMode::Exact);
-        let exact = answer(&run, &convex, Arithmetic::Float);
-        device.set_math_mode(MathMode::Standard);
-        assert_eq!(exact, Verdict::Proven);
-    });
-}
-
-#[test]
-fn fast_arithmetic_has_no_bounds() {
-    let device = Device::get("cpu").unwrap();
-    device.scope(|| {
-        let claim = property(1, 1, (0.0, 1.0), "(assert (>= Y_0 3))");
-        device.set_math_mode(MathMode::Fast);
-        let verdict = answer(&|x| Ok(x * 2.0), &claim, Arithmetic::Float);
-        device.set_math_mode(MathMode::Standard);
-        assert!(matches!(&verdict, Verdict::Undecided(why) if why.contains("`fast`")), "{verdict:?}");
-    });
-}
-
-/// Only NVIDIA devices have TF32.
-#[test]
-fn permission_of_tf32_changes_nothing_on_the_cpu() {
-    let device = Device::get("cpu").unwrap();
-    device.scope(|| {
-        device.set_allow_tf32(true);
-        let verdict = answer(&|x| Ok(x * 2.0), &property(1, 1, (0.0, 1.0), "(assert (>= Y_0 3))"), Arithmetic::Float);
-        device.set_allow_tf32(false);
-        assert_eq!(verdict, Verdict::Proven);
     });
 }
 
