@@ -5,10 +5,10 @@
 //! [`LEAST_LIMIT`] or, if larger, [`BYTES_PER_BYTE`] times the size of its files on disk, which no uncompressed file reaches.
 //! `PANOPLY_READ_LIMIT` sets another limit.
 
-use std::cell::Cell;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 #[cfg(unix)]
 use std::sync::{Mutex, PoisonError};
 
@@ -62,18 +62,18 @@ fn read_in_parts(_: &File, _: u64) -> Option<Vec<u8>> {
     None
 }
 
-/// Remaining memory budget of a read.
+/// Remaining memory budget of a read, whose threads share it.
 #[derive(Debug)]
 pub struct ReadBudget {
     limit: u64,
-    used: Cell<u64>,
-    is_exceeded: Cell<bool>,
+    used: AtomicU64,
+    is_exceeded: AtomicBool,
 }
 
 impl ReadBudget {
     /// Creates a budget of this many bytes.
     pub fn new(limit: u64) -> ReadBudget {
-        ReadBudget { limit, used: Cell::new(0), is_exceeded: Cell::new(false) }
+        ReadBudget { limit, used: AtomicU64::new(0), is_exceeded: AtomicBool::new(false) }
     }
 
     /// Returns the budget for files of this size on disk: `PANOPLY_READ_LIMIT`, or the default.
@@ -100,21 +100,16 @@ impl ReadBudget {
     /// # Errors
     /// If they exceed the rest of the budget.
     pub fn take(&self, bytes: u64, path: &Path) -> Result<()> {
-        match self.used.get().checked_add(bytes).filter(|used| *used <= self.limit) {
-            Some(used) => {
-                self.used.set(used);
-                Ok(())
-            }
-            None => {
-                self.is_exceeded.set(true);
-                Err(self.exceeded(path))
-            }
-        }
+        let within = |used: u64| used.checked_add(bytes).filter(|used| *used <= self.limit);
+        self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, within).map(drop).map_err(|_| {
+            self.is_exceeded.store(true, Ordering::Relaxed);
+            self.exceeded(path)
+        })
     }
 
     /// Returns true if more than the budget was requested. Parsers whose own errors are texts report [`ReadBudget::exceeded`] then.
     pub fn is_exceeded(&self) -> bool {
-        self.is_exceeded.get()
+        self.is_exceeded.load(Ordering::Relaxed)
     }
 
     /// Returns the error for a file whose reading takes more than the budget.
@@ -134,12 +129,14 @@ impl ReadBudget {
 
     /// Returns bytes that were freed.
     pub fn give_back(&self, bytes: u64) {
-        self.used.set(self.used.get().saturating_sub(bytes));
+        let less = |used: u64| Some(used.saturating_sub(bytes));
+        // It never fails.
+        let _ = self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
     }
 
     /// Returns the rest of the budget in bytes.
     pub fn left(&self) -> u64 {
-        self.limit - self.used.get()
+        self.limit - self.used.load(Ordering::Relaxed)
     }
 
     /// Reads a whole file.

@@ -28,14 +28,8 @@ pub(super) struct Cells {
 }
 
 impl Cells {
-    /// Creates an empty table with `width` columns.
-    #[cfg(feature = "parquet")]
-    pub fn new(width: usize) -> Cells {
-        Cells { width, ..Cells::default() }
-    }
-
     /// Appends a cell to the current row.
-    pub fn push(&mut self, cell: &str) -> Result<(), String> {
+    fn push(&mut self, cell: &str) -> Result<(), String> {
         self.text.push_str(cell);
         let end = u32::try_from(self.text.len()).map_err(|_| "its cells hold more than 4 GiB of text".to_string())?;
         self.ends.push(end);
@@ -43,7 +37,7 @@ impl Cells {
     }
 
     /// Ends the current row, which began on this line.
-    pub fn end_row(&mut self, line: usize) {
+    fn end_row(&mut self, line: usize) {
         self.lines.push(u32::try_from(line).unwrap_or(u32::MAX));
     }
 

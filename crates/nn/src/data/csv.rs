@@ -10,9 +10,10 @@ use memchr::memchr;
 use panoply_tensor::{Error, Result, parallel_map};
 
 use super::cells::{Cells, PART, Records};
+use super::columnar::Columns;
 use super::numbers::number;
 use super::reader::name;
-use super::tables::is_missing;
+use super::tables::{is_missing, lacks_number};
 use super::{Dataset, ReadBudget, TextEncoding, read_text};
 
 /// A numeric table.
@@ -212,7 +213,7 @@ fn open(path: &Path, encoding: Option<TextEncoding>, budget: &ReadBudget) -> Res
     Ok((text, delimiter, cells))
 }
 
-/// A table of text, of which one column may hold words.
+/// A table of text, or of columns with types.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CsvTable {
     /// Column names from the first line, otherwise `column 1` and so on.
@@ -225,7 +226,17 @@ pub struct CsvTable {
     pub decimal_comma: bool,
     /// Columns that its writer calls an index of the rows.
     pub(super) index: Vec<String>,
-    cells: Cells,
+    contents: Contents,
+}
+
+/// The cells of a table.
+#[derive(Clone, Debug, PartialEq)]
+enum Contents {
+    /// Row by row, as text.
+    Cells(Cells),
+    /// Column by column, with types.
+    #[cfg_attr(not(feature = "parquet"), expect(dead_code, reason = "only Parquet files have such columns"))]
+    Columns(Columns),
 }
 
 /// Options for reading a table of text.
@@ -276,34 +287,90 @@ impl CsvTable {
         if named {
             cells.remove_first();
         }
-        Ok(CsvTable { names, has_header: named, header_guessed: doubtful, decimal_comma, index: Vec::new(), cells })
+        Ok(CsvTable {
+            names,
+            has_header: named,
+            header_guessed: doubtful,
+            decimal_comma,
+            index: Vec::new(),
+            contents: Contents::Cells(cells),
+        })
     }
 
     /// Creates a table with these columns.
     #[cfg(feature = "parquet")]
-    pub(super) fn of(names: Vec<String>, index: Vec<String>, cells: Cells) -> CsvTable {
-        CsvTable { names, has_header: true, header_guessed: false, decimal_comma: false, index, cells }
+    pub(super) fn of(names: Vec<String>, index: Vec<String>, columns: Columns) -> CsvTable {
+        let contents = Contents::Columns(columns);
+        CsvTable { names, has_header: true, header_guessed: false, decimal_comma: false, index, contents }
     }
 
     /// Returns the number of rows.
     pub fn rows(&self) -> usize {
-        self.cells.rows()
+        match &self.contents {
+            Contents::Cells(cells) => cells.rows(),
+            Contents::Columns(table) => table.rows,
+        }
     }
 
-    /// Returns a cell, trimmed.
+    /// Returns a cell, trimmed. The first call for a column that is not stored as text formats the whole column.
     ///
     /// # Panics
     /// If there is no such row or column.
     pub fn cell(&self, row: usize, column: usize) -> &str {
-        self.cells.cell(row, column)
+        match &self.contents {
+            Contents::Cells(cells) => cells.cell(row, column),
+            Contents::Columns(table) => table.columns[column].cell(row),
+        }
     }
 
-    /// Returns the line of the file in which a row begins, counted from 1.
+    /// Returns the memory in bytes that the first call of [`CsvTable::cell`] for a column takes.
+    pub(super) fn bytes_of_cells(&self, column: usize) -> usize {
+        match &self.contents {
+            Contents::Cells(_) => 0,
+            Contents::Columns(table) => table.columns[column].bytes_of_cells(),
+        }
+    }
+
+    /// Returns the finite number in a cell, if it has one.
+    pub(super) fn finite_number(&self, row: usize, column: usize) -> Option<f64> {
+        match &self.contents {
+            Contents::Cells(cells) => number(cells.cell(row, column)),
+            Contents::Columns(table) => table.columns[column].number(row),
+        }
+    }
+
+    /// True if a cell has no value.
+    pub(super) fn is_missing(&self, row: usize, column: usize) -> bool {
+        self.missing_number(row, column).unwrap_or_else(|| is_missing(self.cell(row, column)))
+    }
+
+    /// True if a cell of a column of numbers has no number.
+    pub(super) fn lacks_number(&self, row: usize, column: usize) -> bool {
+        self.missing_number(row, column).unwrap_or_else(|| lacks_number(self.cell(row, column)))
+    }
+
+    /// True if a number is missing; `None` for text.
+    fn missing_number(&self, row: usize, column: usize) -> Option<bool> {
+        match &self.contents {
+            Contents::Cells(_) => None,
+            Contents::Columns(table) => table.columns[column].lacks_number(row),
+        }
+    }
+
+    /// True if the cells of a column are next to each other in memory, and not those of a row.
+    pub(super) fn is_columnar(&self) -> bool {
+        matches!(self.contents, Contents::Columns(_))
+    }
+
+    /// Returns the line of the file in which a row begins, counted from 1; of a table without lines the row.
     ///
     /// # Panics
     /// If there is no such row.
     pub fn line(&self, row: usize) -> usize {
-        self.cells.line(row)
+        match &self.contents {
+            Contents::Cells(cells) => cells.line(row),
+            Contents::Columns(_) => row + 1,
+        }
     }
 
     /// Returns the columns that index the rows: those that the writer declared, and those without a name, as pandas writes them.
@@ -373,11 +440,14 @@ impl CsvTable {
 
     /// Parses a cell as a number, subtracts an offset, and divides by a scale.
     pub(super) fn number(&self, row: usize, column: usize, (offset, scale): (f64, f64), path: &Path) -> Result<f32> {
-        let cell = self.cell(row, column);
-        let found = number(cell).map(|number| ((number - offset) / scale) as f32).filter(|number| number.is_finite());
+        let found = self
+            .finite_number(row, column)
+            .map(|number| ((number - offset) / scale) as f32)
+            .filter(|number| number.is_finite());
         found.ok_or_else(|| {
             let (line, name) = (self.line(row), &self.names[column]);
             let at = format!("{}:{line}: {name}", path.display());
+            let cell = self.cell(row, column);
             match is_missing(cell) {
                 true => Error::corrupt(format!("{at}: the value is missing"))
                     .note("`--missing median` in training replaces missing values"),
@@ -387,12 +457,6 @@ impl CsvTable {
             }
         })
     }
-}
-
-/// Returns the memory of a row without its text, in bytes.
-#[cfg(feature = "parquet")]
-pub(super) fn row_bytes(cells: usize) -> u64 {
-    (cells as u64 + 1).saturating_mul(size_of::<u32>() as u64)
 }
 
 /// Returns the name of a column without a header, counted from 1.

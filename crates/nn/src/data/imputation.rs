@@ -78,8 +78,8 @@ impl LabeledData {
                     (0..count).map(|at| f32::from(u8::from(Some(at) == most))).collect()
                 }
                 None => {
-                    let number =
-                        replacement(present.map(|row| f64::from(features(row)[0])).collect(), self.missing.policy);
+                    let numbers: Vec<f64> = present.map(|row| f64::from(features(row)[0])).collect();
+                    let number = replacement(&numbers, self.missing.policy);
                     let (offset, scale) = (offsets.get(name).unwrap_or(&0.0), scales.get(name).unwrap_or(&1.0));
                     filled.value = Replacement::Number(number * scale + offset);
                     vec![number as f32]

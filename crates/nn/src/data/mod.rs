@@ -5,6 +5,7 @@ mod batch;
 mod batch_feed;
 mod builder;
 mod cells;
+mod columnar;
 pub mod csv;
 pub mod digits;
 pub mod idx;

@@ -19,7 +19,7 @@ use super::read_progress::{FITTED, ReadProgress, SEPARATED};
 use super::reader::{DataFormat, LabeledData, MOST_CLASSES, MissingValues, ReadOptions, SequenceColumn, Task, name};
 use super::{Dataset, MissingRows, ReadBudget, Targets};
 use columns::columns_of;
-pub(super) use columns::{is_missing, most_frequent, replacement};
+pub(super) use columns::{is_missing, lacks_number, most_frequent, replacement};
 use examples::{AT_ONCE, NAMES_SHOWN, TableExamples};
 
 /// Reads a table of text or of Parquet. `known` returns whether the first line of a text, which it is given, names the columns.
@@ -234,7 +234,7 @@ fn kept_rows<'c>(
     policy: Option<MissingValues>,
 ) -> Result<(Vec<usize>, Option<String>)> {
     budget.take_values(table.rows(), size_of::<usize>(), path)?;
-    let whole = |row: &usize| !columns.clone().any(|column| is_missing(table.cell(*row, *column)));
+    let whole = |row: &usize| !columns.clone().any(|column| table.is_missing(*row, *column));
     let drops = policy == Some(MissingValues::Drop);
     let mut rows: Vec<usize> = large_vec(table.rows());
     rows.extend((0..table.rows()).filter(|row| !drops || whole(row)));

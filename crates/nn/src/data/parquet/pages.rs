@@ -6,8 +6,7 @@
 //!
 //! Source: apache/parquet-format, `PageHeader` in the compact protocol of Thrift.
 
-use std::fs::File;
-use std::io::{BufReader, Read, Seek, SeekFrom};
+use std::io::Read;
 
 use parquet::basic::{Encoding, Type};
 use parquet::file::metadata::ColumnChunkMetaData;
@@ -28,7 +27,7 @@ pub(super) struct Pages {
 }
 
 /// Checks the page headers of a column against the rest of the file; an error describes the contradiction.
-pub(super) fn check(file: &File, column: &ColumnChunkMetaData, rows: u64) -> Result<Pages, String> {
+pub(super) fn check(file: &[u8], column: &ColumnChunkMetaData, rows: u64) -> Result<Pages, String> {
     if let Some(encoding) = column.encodings().find(|encoding| !is_read(*encoding)) {
         return Err(format!("its encoding {encoding} is not supported; write it plain or with a dictionary"));
     }
@@ -36,17 +35,14 @@ pub(super) fn check(file: &File, column: &ColumnChunkMetaData, rows: u64) -> Res
         return Err(format!("decimals of {} digits are not supported", column.column_descr().type_precision()));
     }
     let start = column.dictionary_page_offset().unwrap_or(column.data_page_offset());
-    let (start, bytes) = (start.max(0) as u64, column.compressed_size().max(0) as u64);
-    let (mut at, mut values, mut largest, mut found) = (0, 0u64, 0, Pages::default());
-    while at < bytes {
-        let mut file = file;
-        file.seek(SeekFrom::Start(start + at)).map_err(|error| error.to_string())?;
-        let header = read_header(BufReader::new(file.take(bytes - at)));
-        let (page, read) = header.ok_or("a page header cannot be read")?;
-        at += read + page.compressed;
-        if at > bytes || page.compressed > bytes {
-            return Err("a page extends beyond the end of its column".to_string());
-        }
+    let (start, bytes) = (start.max(0) as usize, column.compressed_size().max(0) as usize);
+    let end = start.checked_add(bytes).unwrap_or(usize::MAX);
+    let mut rest = file.get(start..end).ok_or("it is outside of the file")?;
+    let (mut values, mut largest, mut found) = (0u64, 0, Pages::default());
+    while !rest.is_empty() {
+        let (page, read) = read_header(rest).ok_or("a page header cannot be read")?;
+        let next = read.checked_add(page.compressed).and_then(|next| usize::try_from(next).ok());
+        rest = next.and_then(|next| rest.get(next..)).ok_or("a page extends beyond the end of its column")?;
         found.unpacked = found.unpacked.saturating_add(page.unpacked);
         match page.kind {
             PageKind::Dictionary if page.values > page.unpacked => {

@@ -3,9 +3,9 @@
 //! The format's crate unpacks them with the C library behind its feature `zstd`, which a build of Panoply must not need. Here `ruzstd`,
 //! written in Rust, unpacks them, and the crate gets pages that are not packed.
 
-use std::fs::File;
-use std::io::{BufReader, Read, Seek, SeekFrom};
+use std::io::Read;
 
+use bytes::Bytes;
 use parquet::basic::Compression;
 use parquet::bloom_filter::Sbbf;
 use parquet::column::page::{Page, PageMetadata, PageReader};
@@ -26,7 +26,7 @@ pub(super) fn is_zstd(column: &ColumnChunkMetaData) -> bool {
 /// A row group whose columns may be packed by Zstandard.
 pub(super) struct RowGroup<'a> {
     pub inner: &'a dyn RowGroupReader,
-    pub file: &'a File,
+    pub bytes: &'a Bytes,
 }
 
 impl RowGroupReader for RowGroup<'_> {
@@ -44,8 +44,10 @@ impl RowGroupReader for RowGroup<'_> {
             return self.inner.get_column_page_reader(column);
         }
         let start = metadata.dictionary_page_offset().unwrap_or(metadata.data_page_offset());
-        let (start, bytes) = (start.max(0) as u64, metadata.compressed_size().max(0) as u64);
-        Ok(Box::new(Pages { file: self.file.try_clone()?, at: start, end: start.saturating_add(bytes) }))
+        let (start, length) = (start.max(0) as usize, metadata.compressed_size().max(0) as usize);
+        let outside = || ParquetError::General("a column is outside of the file".to_string());
+        let end = start.checked_add(length).filter(|end| *end <= self.bytes.len()).ok_or_else(outside)?;
+        Ok(Box::new(Pages { rest: self.bytes.slice(start..end) }))
     }
 
     fn get_column_bloom_filter(&self, column: usize) -> Option<&Sbbf> {
@@ -59,31 +61,24 @@ impl RowGroupReader for RowGroup<'_> {
 
 /// The pages of a column.
 struct Pages {
-    file: File,
-    /// Position of the next header.
-    at: u64,
-    end: u64,
+    /// From the next header on.
+    rest: Bytes,
 }
 
 impl Pages {
     /// Reads the next page; `None` at the end.
     fn read_page(&mut self) -> Result<Option<Page>> {
-        loop {
-            if self.at >= self.end {
-                return Ok(None);
+        let damaged = || ParquetError::General("a page header cannot be read".to_string());
+        while !self.rest.is_empty() {
+            let (header, read) = read_header(&self.rest[..]).ok_or_else(damaged)?;
+            let (start, length) = (read as usize, header.compressed as usize);
+            let end = start.checked_add(length).filter(|end| *end <= self.rest.len()).ok_or_else(damaged)?;
+            let packed = self.rest.split_to(end).split_off(start);
+            if header.kind != PageKind::Index {
+                return page(&header, &packed).map(Some);
             }
-            self.file.seek(SeekFrom::Start(self.at))?;
-            let mut reader = BufReader::new((&self.file).take(self.end - self.at));
-            let damaged = || ParquetError::General("a page header cannot be read".to_string());
-            let (header, read) = read_header(&mut reader).ok_or_else(damaged)?;
-            self.at += read + header.compressed;
-            if header.kind == PageKind::Index {
-                continue;
-            }
-            let mut packed = Vec::new();
-            reader.take(header.compressed).read_to_end(&mut packed)?;
-            return page(&header, &packed).map(Some);
         }
+        Ok(None)
     }
 }
 

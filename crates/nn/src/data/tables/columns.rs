@@ -9,7 +9,6 @@ use panoply_tensor::{Error, Result, large_vec, parallel_map};
 
 use super::super::csv::CsvTable;
 use super::super::labels::{classes_among, label_key};
-use super::super::numbers::number;
 use super::super::offsets;
 use super::super::read_progress::{FITTED, ReadProgress, SEPARATED};
 use super::super::reader::{Imputation, MissingValues, Replacement};
@@ -39,7 +38,7 @@ pub(in crate::data) fn is_missing(cell: &str) -> bool {
 }
 
 /// True if a cell of a column of numbers has no number: missing values, and `None`.
-pub(super) fn lacks_number(cell: &str) -> bool {
+pub(in crate::data) fn lacks_number(cell: &str) -> bool {
     is_missing(cell) || cell.eq_ignore_ascii_case("none") || cell == "-"
 }
 
@@ -77,7 +76,6 @@ impl Column<'_> {
             features.push(number);
             return Ok(());
         }
-        let cell = table.cell(row, self.place);
         let is_missing = self.is_missing(table, row);
         let replaced = self.imputation.filter(|_| is_missing).map(|imputation| &imputation.value);
         match (&self.categories, replaced) {
@@ -86,7 +84,7 @@ impl Column<'_> {
             (Some(categories), replaced) => {
                 let key = match replaced {
                     Some(Replacement::Category(category)) => label_key(category),
-                    _ => label_key(cell),
+                    _ => label_key(table.cell(row, self.place)),
                 };
                 let position = categories.get(&key);
                 features.extend((0..categories.len()).map(|at| f32::from(u8::from(Some(&at) == position))));
@@ -105,8 +103,10 @@ impl Column<'_> {
 
     /// True if a row has no value.
     pub fn is_missing(&self, table: &CsvTable, row: usize) -> bool {
-        let cell = table.cell(row, self.place);
-        if self.categories.is_some() { is_missing(cell) } else { lacks_number(cell) }
+        match self.categories {
+            Some(_) => table.is_missing(row, self.place),
+            None => table.lacks_number(row, self.place),
+        }
     }
 
     /// False if it is known that every row has a value.
@@ -250,16 +250,22 @@ struct ParsedColumn {
 fn parse_columns(table: &CsvTable, columns: &[usize], rows: &[usize]) -> Vec<ParsedColumn> {
     let empty = || ParsedColumn { numbers: large_vec(rows.len()), words: 0, without_number: 0 };
     let mut parsed: Vec<ParsedColumn> = columns.iter().map(|_| empty()).collect();
-    for row in rows {
-        for (column, parsed) in columns.iter().zip(&mut parsed) {
-            let cell = table.cell(*row, *column);
-            let number = number(cell);
-            if number.is_none() {
-                parsed.without_number += 1;
-                parsed.words += usize::from(!lacks_number(cell));
-            }
-            parsed.numbers.push(number.unwrap_or(f64::NAN));
+    let parse = |row: usize, column: usize, parsed: &mut ParsedColumn| {
+        let number = table.finite_number(row, column);
+        if number.is_none() {
+            parsed.without_number += 1;
+            parsed.words += usize::from(!table.lacks_number(row, column));
         }
+        parsed.numbers.push(number.unwrap_or(f64::NAN));
+    };
+    if table.is_columnar() {
+        for (column, parsed) in columns.iter().zip(&mut parsed) {
+            rows.iter().for_each(|row| parse(*row, *column, parsed));
+        }
+        return parsed;
+    }
+    for row in rows {
+        columns.iter().zip(&mut parsed).for_each(|(column, parsed)| parse(*row, *column, parsed));
     }
     parsed
 }
@@ -320,18 +326,20 @@ fn fit_column(
                 note(&format!("it counts the rows; `--drop-columns {name:?}` leaves it out"));
             }
             let (offset, scale) = (offset.unwrap_or(0.0), encoding.scale.unwrap_or(1.0));
-            let mut by_row = large_vec(table.rows());
-            by_row.resize(table.rows(), f32::NAN);
-            for (row, number) in rows.iter().zip(&numbers) {
+            let encoded = numbers.iter().map(|number| {
                 let number = ((number - offset) / scale) as f32;
-                by_row[*row] = if number.is_finite() { number } else { f32::NAN };
+                if number.is_finite() { number } else { f32::NAN }
+            });
+            let mut by_row = large_vec(table.rows());
+            match rows.len() == table.rows() {
+                true => by_row.extend(encoded),
+                false => {
+                    by_row.resize(table.rows(), f32::NAN);
+                    rows.iter().zip(encoded).for_each(|(row, number)| by_row[*row] = number);
+                }
             }
             encoding.numbers = Some(by_row);
-            let values = match values {
-                Cow::Owned(values) => values,
-                Cow::Borrowed(_) => numbers,
-            };
-            Replacement::Number(replacement(values, policy))
+            Replacement::Number(replacement(&values, policy))
         }
     };
     if missing > 0 && policy != Some(MissingValues::Drop) {
@@ -354,24 +362,55 @@ pub(super) fn offset_of(values: &[f64]) -> (Option<f64>, Option<String>) {
 }
 
 /// The number that replaces missing ones: the median unless the policy is another; of an even count the mean of the middle two.
-pub(in crate::data) fn replacement(mut values: Vec<f64>, policy: Option<MissingValues>) -> f64 {
+pub(in crate::data) fn replacement(values: &[f64], policy: Option<MissingValues>) -> f64 {
     match policy {
         Some(MissingValues::Mean) => values.iter().sum::<f64>() / values.len().max(1) as f64,
         Some(MissingValues::MostFrequent) => {
             let most = most_frequent(values.iter().map(|value| (value + 0.0).to_bits()));
             most.map_or(0.0, f64::from_bits)
         }
-        Some(MissingValues::Median | MissingValues::Error | MissingValues::Drop) | None => {
-            let middle = values.len() / 2;
-            if values.is_empty() {
-                return 0.0;
+        Some(MissingValues::Median | MissingValues::Error | MissingValues::Drop) | None => median(values),
+    }
+}
+
+/// Samples from which the bounds of a median are taken.
+const MEDIAN_SAMPLES: usize = 1 << 12;
+
+/// Samples between the middle one and either bound: four standard deviations of the rank of the median among the samples.
+const MEDIAN_MARGIN: usize = 128;
+
+/// The median of numbers, 0 of none.
+///
+/// Bounds from a sample leave a sixteenth of the numbers to select from.
+///
+/// Source: R. W. Floyd and R. L. Rivest, "Expected time bounds for selection", 1975.
+fn median(values: &[f64]) -> f64 {
+    let middle = values.len() / 2;
+    let among = |candidates: &mut [f64], skipped: usize| {
+        let (below, upper, _) = candidates.select_nth_unstable_by(middle - skipped, f64::total_cmp);
+        let lower = below.iter().copied().max_by(f64::total_cmp);
+        lower.filter(|_| values.len().is_multiple_of(2)).map_or(*upper, |lower| f64::midpoint(lower, *upper))
+    };
+    if values.len() > 4 * MEDIAN_SAMPLES {
+        let mut samples: Vec<f64> = values.iter().step_by(values.len() / MEDIAN_SAMPLES).copied().collect();
+        samples.sort_unstable_by(f64::total_cmp);
+        let (low, high) = (samples[samples.len() / 2 - MEDIAN_MARGIN], samples[samples.len() / 2 + MEDIAN_MARGIN]);
+        let below: usize = values.iter().map(|value| usize::from(*value < low)).sum();
+        let inside = |value: f64| value >= low && value <= high;
+        let count = values.iter().map(|value| usize::from(inside(*value))).sum();
+        // Both numbers in the middle are inside.
+        if below < middle && middle < below + count {
+            let mut candidates = vec![0.0; count + 1];
+            let mut next = 0;
+            for value in values {
+                // Written without a branch, which would be hard to predict.
+                candidates[next] = *value;
+                next += usize::from(inside(*value));
             }
-            let is_even = values.len().is_multiple_of(2);
-            let (below, upper, _) = values.select_nth_unstable_by(middle, f64::total_cmp);
-            let lower = below.iter().copied().max_by(f64::total_cmp);
-            lower.filter(|_| is_even).map_or(*upper, |lower| f64::midpoint(lower, *upper))
+            return among(&mut candidates[..count], below);
         }
     }
+    if values.is_empty() { 0.0 } else { among(&mut values.to_vec(), 0) }
 }
 
 /// The value that comes most often, the smallest of several.
@@ -422,12 +461,41 @@ mod tests {
     #[test]
     fn replacements_are_those_of_pandas() {
         let values = vec![3.0, 1.0, 2.0, 10.0, 1.0, 7.0];
-        let by = |policy| replacement(values.clone(), Some(policy));
+        let by = |policy| replacement(&values, Some(policy));
         assert_eq!(by(MissingValues::Median), 2.5);
-        assert_eq!(replacement(vec![3.0, 1.0, 2.0], None), 2.0);
-        assert_eq!(replacement(vec![4.0], None), 4.0);
-        assert_eq!(replacement(vec![4.0, 5.0], None), 4.5);
+        assert_eq!(replacement(&[3.0, 1.0, 2.0], None), 2.0);
+        assert_eq!(replacement(&[4.0], None), 4.0);
+        assert_eq!(replacement(&[4.0, 5.0], None), 4.5);
         assert_eq!((by(MissingValues::Mean), by(MissingValues::MostFrequent)), (4.0, 1.0));
+    }
+
+    /// Of many numbers, as of their sorted list: with ties, in order, and where the sample has other numbers than the rest.
+    #[test]
+    fn medians_of_many_numbers() {
+        let mut state = 1u64;
+        let mut draw = || {
+            // Constants of Knuth's MMIX generator.
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) as f64
+        };
+        let count = 5 * MEDIAN_SAMPLES;
+        let random: Vec<f64> = (0..count).map(|_| draw() - 1e9).collect();
+        let ties: Vec<f64> = random.iter().map(|value| (value * 3e-9).round()).collect();
+        let ordered: Vec<f64> = (0..count).map(|at| at as f64).collect();
+        let misled: Vec<f64> = (0..count).map(|at| if at % 5 == 0 { 1e9 } else { -draw() }).collect();
+        let zeros: Vec<f64> = (0..count).map(|at| if at % 3 == 0 { -0.0 } else { 0.0 }).collect();
+        for values in [random, ties, ordered, misled, zeros] {
+            for length in [count, count - 1] {
+                let found = median(&values[..length]);
+                let mut sorted = values[..length].to_vec();
+                sorted.sort_by(f64::total_cmp);
+                let wanted = match length % 2 {
+                    0 => f64::midpoint(sorted[length / 2 - 1], sorted[length / 2]),
+                    _ => sorted[length / 2],
+                };
+                assert_eq!(found.to_bits(), wanted.to_bits(), "{found} {wanted}");
+            }
+        }
     }
 
     #[test]

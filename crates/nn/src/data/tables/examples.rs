@@ -111,6 +111,7 @@ impl<'a> TableExamples<'a> {
     /// Returns the cell of each example in a column, which must be equal in all its rows.
     pub fn words(&self, column: usize) -> Result<Vec<&'a str>> {
         let (table, path, examples) = (self.table, self.path, &self.rows);
+        self.budget.take_values(table.bytes_of_cells(column), 1, path)?;
         let word = |rows: &[usize]| {
             let word = table.cell(rows[0], column);
             match rows[1..].iter().find(|row| table.cell(**row, column) != word) {
