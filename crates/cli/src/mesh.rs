@@ -4,14 +4,14 @@ use std::fs::File;
 use std::io::ErrorKind;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
-#[cfg(unix)]
-use std::process::Stdio;
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use panoply::mesh::{MpiLauncher, launch};
 use panoply::runtime::env::{self, LauncherKind};
+#[cfg(unix)]
+use panoply::runtime::log;
 use panoply::{Error, Result};
 #[cfg(unix)]
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -114,11 +114,12 @@ impl SignalForwarder {
     fn to(mut self, launcher: u32) {
         let forward = move || {
             for _ in self.0.forever().filter(|signal| *signal != SIGINT) {
-                let _ = Command::new("kill").args(["-TERM", &launcher.to_string()]).stderr(Stdio::null()).status();
+                launch::send_signal("-TERM", launcher);
             }
         };
-        // Without the thread, the signals are ignored.
-        let _ = std::thread::Builder::new().name("panoply-signals".to_string()).spawn(forward);
+        if let Err(error) = std::thread::Builder::new().name("panoply-signals".to_string()).spawn(forward) {
+            log::warn(|| format!("no thread can be started, so that signals do not end the ranks: {error}"));
+        }
     }
 }
 

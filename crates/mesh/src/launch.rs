@@ -297,8 +297,13 @@ fn stop_after_failure(failures: &Receiver<()>, launcher: u32) {
             }
         }
         // Its streams are open, so it still runs.
-        let _ = Command::new("kill").args([signal, &launcher.to_string()]).stderr(Stdio::null()).status();
+        send_signal(signal, launcher);
     }
+}
+
+/// Sends a signal, such as `-TERM`, to a launcher, which ends the ranks. Nothing happens if it has ended.
+pub fn send_signal(signal: &str, launcher: u32) {
+    let _ = Command::new("kill").args([signal, &launcher.to_string()]).stderr(Stdio::null()).status();
 }
 
 /// Returns true if this process runs as root, which Open MPI rejects by default.

@@ -169,8 +169,8 @@ pub fn verify_function(
 
 /// Returns why nothing can be proven of a function, if so: an operation without bounds. `float` has the bounds of the device's arithmetic.
 fn unprovable(real: &Steps, float: Option<&Steps>) -> Result<Option<String>> {
-    if let Some(name) = real.unknown.as_ref().or(float.and_then(|float| float.unknown.as_ref())) {
-        return Ok(Some(format!("no bounds are known for the operation `{name}`")));
+    if let Some(reason) = real.unknown.as_ref().or(float.and_then(|float| float.unknown.as_ref())) {
+        return Ok(Some(reason.clone()));
     }
     let device = Device::current()?;
     let reason = match device.math_mode() {

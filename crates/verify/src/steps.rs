@@ -5,6 +5,7 @@
 //! value is unbounded.
 
 use std::collections::HashMap;
+use std::fmt::Display;
 use std::sync::Arc;
 
 use panoply_ir::graph::{Graph, Node, NodeId, Op, Slice};
@@ -38,7 +39,7 @@ pub struct Steps {
     pub input: StepId,
     /// The output step.
     pub output: StepId,
-    /// Name of the first primitive without a rule, if any.
+    /// Why nothing can be proven, if an operation has no bounds: a clause that names the first one.
     pub unknown: Option<String>,
     /// Arithmetic that the bounds cover.
     pub arithmetic: Arithmetic,
@@ -148,6 +149,11 @@ struct Compiler {
 type LeafRule<'a> = &'a dyn Fn(&mut Compiler, u32, &Node) -> Result<StepId>;
 
 impl Compiler {
+    /// Records that nothing can be proven because of an operation; `unless` says under which setting it has bounds.
+    fn without_bounds(&mut self, operation: impl Display, unless: &str) {
+        self.unknown.get_or_insert_with(|| format!("no bounds are known for the operation `{operation}`{unless}"));
+    }
+
     /// Compiles the nodes of a graph; returns the step of each node.
     fn graph(&mut self, graph: &Graph, slots: &[Scalar], leaf: LeafRule<'_>) -> Result<Vec<StepId>> {
         let mut ids: Vec<StepId> = Vec::with_capacity(graph.nodes.len());
@@ -159,9 +165,7 @@ impl Compiler {
                 Op::Input(n) => leaf(self, *n, node)?,
                 Op::ScalarInput(n) => self.scalar(slots[*n as usize]),
                 Op::Call(call, _) if call.routine.is_some_and(|routine| !self.computes_body(&routine)) => {
-                    self.unknown.get_or_insert_with(|| {
-                        format!("{}, as it runs unless the math mode is exact (PANOPLY_MATH_MODE=exact)", call.name)
-                    });
+                    self.without_bounds(&call.name, " unless the math mode is exact (PANOPLY_MATH_MODE=exact)");
                     self.push(Step::Unknown, node)
                 }
                 Op::Call(call, output) => {
@@ -221,7 +225,7 @@ impl Compiler {
                 return self.written(graph, node, *axis, x);
             }
             other => {
-                self.unknown.get_or_insert_with(|| other.to_string());
+                self.without_bounds(other, "");
                 Step::Unknown
             }
         };

@@ -23,10 +23,10 @@ pub(super) fn offset(sample: &[f64]) -> Option<f64> {
 /// largest magnitude; `None` if they are not.
 pub(super) fn scale(values: &[f64]) -> Option<f64> {
     // Between these, squares and sums of squares of standardized columns stay normal numbers.
-    const SMALL: f64 = 1e-30;
-    const LARGE: f64 = 1e30;
+    const SMALL: f32 = 1e-30;
+    const LARGE: f32 = 1e30;
     let most = values.iter().fold(0.0f64, |most, value| most.max(value.abs()));
-    (most > 0.0 && most.is_finite() && !(SMALL..=LARGE).contains(&most)).then(|| 10f64.powf(most.log10().floor()))
+    (most > 0.0 && most.is_finite() && !(SMALL..=LARGE).contains(&(most as f32))).then(|| 10f64.powf(most.log10().floor()))
 }
 
 /// Returns a warning if more than 1 % of the distinct values coincide in f32, otherwise `None`.

@@ -150,15 +150,28 @@ pub(super) fn open(path: &Path, reading: &ReadOptions) -> Result<LabeledData> {
     let explained = |error: Error| if reading.label_columns.is_empty() { error.note(learned()) } else { error };
     // The targets of each example, as text and as numbers.
     budget.take_values(examples.rows.len().saturating_mul(labels.len()), size_of::<(&str, f64)>(), path)?;
-    let words =
-        labels.iter().map(|label| examples.words(*label)).collect::<Result<Vec<Vec<&str>>>>().map_err(explained)?;
+    let stored: Option<Vec<Vec<f64>>> = labels.iter().map(|label| examples.stored_numbers(*label)).collect();
+    // Numbers to predict need no text.
+    let without_words = stored.as_ref().is_some_and(|numbers| match (reading.task, &numbers[..]) {
+        (None, [numbers]) => NumericLabels::of(numbers).task() == Task::Regression,
+        (task, _) => task.is_none_or(|task| task == Task::Regression),
+    });
+    let words = match without_words {
+        true => Vec::new(),
+        false => {
+            labels.iter().map(|label| examples.words(*label)).collect::<Result<Vec<Vec<&str>>>>().map_err(explained)?
+        }
+    };
     for (label, words) in labels.iter().zip(&words) {
         if let Some(at) = words.iter().position(|word| is_missing_target(word)) {
             let error = Error::corrupt(format!("{}: the target is missing", examples.at(at, *label)));
             return Err(explained(error.note("`--missing drop` leaves such rows out")));
         }
     }
-    let numbers = words.iter().map(|words| numbers_of(words)).collect::<Result<Option<Vec<Vec<f64>>>>>()?;
+    let numbers = match stored {
+        Some(stored) => Some(stored),
+        None => words.iter().map(|words| numbers_of(words)).collect::<Result<Option<Vec<Vec<f64>>>>>()?,
+    };
     let task = task(&examples, &labels, (&words, numbers.as_deref()), reading.task)?;
     let time = examples.longest();
     // The numbers of all columns, and in f64 those of the columns that are parsed at the same time.
@@ -284,14 +297,14 @@ fn guesses(table: &CsvTable, path: &Path) -> Vec<String> {
 }
 
 /// The task of these target columns, if it is not given: a column of words or of few whole numbers is a classification, several columns
-/// of zeros and ones are labels.
+/// of zeros and ones are labels. `words` is empty if all are numbers that need no text.
 fn task(
     examples: &TableExamples<'_>,
     labels: &[usize],
     (words, numbers): (&[Vec<&str>], Option<&[Vec<f64>]>),
     given: Option<Task>,
 ) -> Result<Task> {
-    if let ([_], None) = (words, given) {
+    if let ([_], None) = (labels, given) {
         return Ok(numbers.map_or(Task::Classification, |numbers| NumericLabels::of(&numbers[0]).task()));
     }
     let (path, names) = (examples.path.display(), |at: usize| &examples.table.names[labels[at]]);
@@ -302,8 +315,12 @@ fn task(
         }
         Some(task) => Ok(task),
         None => {
-            let answers: Vec<bool> =
-                words.iter().map(|words| words.iter().all(|word| answer(word).is_some())).collect();
+            let answers: Vec<bool> = match (numbers, words) {
+                (Some(numbers), []) => {
+                    numbers.iter().map(|numbers| numbers.iter().all(|number| [0.0, 1.0].contains(number))).collect()
+                }
+                _ => words.iter().map(|words| words.iter().all(|word| answer(word).is_some())).collect(),
+            };
             let number = |word: &&str| number(word).is_some();
             if let Some(at) = words.iter().position(|words| !words.iter().all(number)) {
                 let row = words[at].iter().position(|word| !number(word)).unwrap_or(0);

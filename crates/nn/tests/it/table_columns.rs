@@ -1,9 +1,11 @@
 //! Columns of tables and arrays: missing values, dates, decimal commas, encodings and labels. The values are those of pandas and NumPy.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use panoply_nn::data::reader::{self, DataFormat, Imputation, LabeledData, MissingValues, ReadOptions, Replacement};
+use panoply_nn::data::reader::{
+    self, DataFormat, Imputation, LabeledData, MissingValues, ReadOptions, Replacement, Task,
+};
 use panoply_nn::data::{Dataset, ReadProgress, Targets, TextEncoding};
 use panoply_tensor::Rng;
 
@@ -277,4 +279,45 @@ fn features_of_training_and_prediction_are_the_same() {
     // A number beyond f32 is an error that names its cell.
     let error = reader::open(&file("large.csv", "x,y\n1,0.5\n1e300,1.5\n-1e-3,2.5\n"), &ReadOptions::default());
     assert!(error.is_ok(), "a column of huge numbers is divided by a power of ten: {error:?}");
+}
+
+/// Columns of every type of a Parquet file, which pyarrow wrote, are those of the same values as text.
+#[cfg(feature = "parquet")]
+#[test]
+fn columns_with_types_are_those_of_the_same_text() {
+    let fixture = |name: &str| Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name);
+    let read = |name: &str, labels: &[&str], task: Option<Task>| {
+        let label_columns = labels.iter().map(|label| label.to_string()).collect();
+        reader::open(&fixture(name), &ReadOptions { label_columns, task, ..ReadOptions::default() }).unwrap()
+    };
+    for (labels, task) in [
+        (&["label"][..], None),
+        (&["int16"], Some(Task::Classification)),
+        (&["int16"], Some(Task::Regression)),
+        (&["float32"], None),
+        (&["uint32", "float16"], None),
+    ] {
+        let (typed, text) = (read("types.parquet", labels, task), read("types.csv", labels, task));
+        let bits = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect::<Vec<u32>>();
+        assert_eq!(bits(&typed.dataset.features), bits(&text.dataset.features), "{labels:?}");
+        assert_eq!((&typed.dataset.targets, &typed.class_names), (&text.dataset.targets, &text.class_names));
+        let DataFormat::Csv { categories, offsets, scales, task, .. } = &typed.format else { panic!() };
+        let DataFormat::Csv { categories: words, offsets: centers, scales: divisors, task: kind, .. } = &text.format
+        else {
+            panic!()
+        };
+        assert_eq!((categories, scales, task), (words, divisors, kind), "{labels:?}");
+        let near = |(name, offset): (&String, &f64)| (offset - centers[name]).abs() <= 1e-12 * offset.abs();
+        assert!(offsets.len() == centers.len() && offsets.iter().all(near), "{offsets:?} {centers:?}");
+        assert_eq!(typed.missing, text.missing);
+    }
+    let (typed, text) = (fixture("types.parquet"), fixture("types.csv"));
+    let summary = |path: &Path| panoply_nn::data::summary::summarize(path, &ReadOptions::default()).unwrap();
+    let columns =
+        |path: &Path| summary(path).columns.into_iter().map(|column| (column.missing, column.distinct, column.kind));
+    assert!(columns(&typed).eq(columns(&text)));
+    // Each row is a prediction of its own, with the label in its last column.
+    let names = &read("types.csv", &["label"], None);
+    let known = |path: &Path| names.format.read(path, &names.class_names, &ReadOptions::default()).unwrap();
+    assert_eq!(known(&typed).labels, known(&text).labels);
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-use panoply_tensor::{Error, Result, parallel_map, prefer_huge_pages};
+use panoply_tensor::{Error, Result, large_vec, parallel_map, prefer_huge_pages};
 
 use super::super::csv::CsvTable;
 use super::super::labels::sorted;
@@ -138,6 +138,17 @@ impl<'a> TableExamples<'a> {
         parallel_map(&parts, read)?;
         drop(parts);
         Ok(words)
+    }
+
+    /// Returns the number of each example in a column whose file stores numbers; `None` for text, for sequences, and if one is missing.
+    pub fn stored_numbers(&self, column: usize) -> Option<Vec<f64>> {
+        let ExampleRows::Single(rows) = &self.rows else { return None };
+        let is_stored = self.sequence.is_none() && self.table.bytes_of_cells(column) > 0;
+        let mut numbers = large_vec(if is_stored { rows.len() } else { 0 });
+        for row in rows.iter().take_while(|_| is_stored) {
+            numbers.push(self.table.finite_number(*row, column)?);
+        }
+        is_stored.then_some(numbers)
     }
 
     /// Returns the features of all examples, padded with zeros to `time` rows, and the shape of an example.
