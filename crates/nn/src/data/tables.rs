@@ -7,6 +7,7 @@ pub mod summary;
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 
 use panoply_tensor::{Error, Result, large_vec, parallel_map};
 
@@ -227,10 +228,21 @@ pub(super) fn open(path: &Path, reading: &ReadOptions) -> Result<LabeledData> {
 
 /// The numbers in some cells, if all hold numbers.
 fn numbers_of(cells: &[&str]) -> Result<Option<Vec<f64>>> {
-    let parts: Vec<&[&str]> = cells.chunks(AT_ONCE).collect();
-    let parse = |cells: &&[&str]| Ok(cells.iter().map(|cell| number(cell)).collect::<Option<Vec<f64>>>());
-    let parts: Option<Vec<Vec<f64>>> = parallel_map(&parts, parse)?.into_iter().collect();
-    Ok(parts.map(|parts| parts.concat()))
+    if cells.first().is_some_and(|cell| number(cell).is_none()) {
+        return Ok(None);
+    }
+    let mut numbers = large_vec(cells.len());
+    numbers.resize(cells.len(), 0.0);
+    let parts: Vec<(&[&str], Mutex<&mut [f64]>)> =
+        cells.chunks(AT_ONCE).zip(numbers.chunks_mut(AT_ONCE).map(Mutex::new)).collect();
+    let parse = |(cells, part): &(&[&str], Mutex<&mut [f64]>)| {
+        let mut part = part.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut parsed = cells.iter().zip(part.iter_mut());
+        Ok(parsed.all(|(cell, to)| number(cell).map(|number| *to = number).is_some()))
+    };
+    let are_numbers = parallel_map(&parts, parse)?.into_iter().all(|all| all);
+    drop(parts);
+    Ok(are_numbers.then_some(numbers))
 }
 
 /// True if a target has no value. Words such as `none` are classes.
@@ -357,8 +369,10 @@ fn regression_targets(
     let offset = |label: &usize| offsets.get(&examples.table.names[*label]).copied().unwrap_or(0.0);
     if let Some(numbers) = numbers {
         let columns: Vec<(&Vec<f64>, f64)> = numbers.iter().zip(labels.iter().map(offset)).collect();
-        let value = |example: usize| columns.iter().map(move |(values, offset)| (values[example] - offset) as f32);
-        let values: Vec<f32> = (0..examples.rows.len()).flat_map(value).collect();
+        let mut values: Vec<f32> = large_vec(examples.rows.len() * labels.len());
+        for example in 0..examples.rows.len() {
+            values.extend(columns.iter().map(|(numbers, offset)| (numbers[example] - offset) as f32));
+        }
         // Others are an error below that names the cell.
         if values.iter().all(|value| value.is_finite()) {
             return Ok(Targets::Regression { values, num_outputs: labels.len() });

@@ -127,8 +127,8 @@ impl<'a> TableExamples<'a> {
                 None => Ok(word),
             }
         };
-        let mut words = vec![""; self.rows.len()];
-        prefer_huge_pages(&mut words);
+        let mut words = large_vec(self.rows.len());
+        words.resize(self.rows.len(), "");
         let parts: Vec<(usize, Mutex<&mut [&'a str]>)> =
             words.chunks_mut(AT_ONCE).enumerate().map(|(at, part)| (at * AT_ONCE, Mutex::new(part))).collect();
         let read = |(first, part): &(usize, Mutex<&mut [&'a str]>)| {
