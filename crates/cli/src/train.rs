@@ -24,6 +24,7 @@ pub mod run_dir;
 mod scatter;
 mod table_defaults;
 mod target_scale;
+mod timeline;
 mod train_args;
 mod val_split;
 
@@ -103,8 +104,9 @@ fn train(arguments: &TrainCommand, choices: &[DeviceSelection], ranks: Option<&R
         let training = job.training();
         if !reports {
             let mut silent = Silent { stop: progress::stop_flag(true)? };
+            let recording = timeline::start(arguments, choice, ranks)?;
             job.run.fit(&training, &job.train, &job.held, &mut silent)?;
-            return Ok(ExitCode::SUCCESS);
+            return timeline::finish(recording, None).map(|()| ExitCode::SUCCESS);
         }
         job.print_start(&training)?;
         job.manifest.write(&job.folder.0)?;
@@ -117,9 +119,11 @@ fn train(arguments: &TrainCommand, choices: &[DeviceSelection], ranks: Option<&R
             (true, _) => screen.show_dashboard(job.facts(choice))?,
             (_, quiet) => screen.show_bar(quiet),
         }
+        let recording = timeline::start(arguments, choice, ranks)?;
         let trained = job.run.fit(&training, &job.train, &job.held, &mut screen);
         screen.close();
         trained.and(screen.failed.clone().map_or(Ok(()), Err)).map_err(|error| job.on_error(error))?;
+        timeline::finish(recording, Some(&job.folder.0))?;
         job.finish(screen.stopped())?;
         // Everything is written: release the folder even if the report cannot be printed.
         drop(job.lock.take());
@@ -488,7 +492,8 @@ impl TrainJob {
             println!("{} steps were skipped because gradients overflowed", result.skipped_steps);
         }
         let picture = metrics::main_artifact(&data.format);
-        println!("saved {}: the model, its history, curves.svg and {picture}", self.folder.0.display());
+        let more = if arguments.timeline { ", and timeline.svg" } else { "" };
+        println!("saved {}: the model, its history, curves.svg and {picture}{more}", self.folder.0.display());
         println!("predict:  {}", commands.predict);
         let more =
             if result.interrupted { String::new() } else { format!(" --epochs {}", settings.epochs.saturating_mul(2)) };

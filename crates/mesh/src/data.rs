@@ -261,11 +261,12 @@ impl Piece {
         if here.is_some() {
             return Ok(part);
         }
-        let moved = part.to(device);
-        moved.check()?;
         let from = copy.device().unwrap_or(device);
-        moves.count((part.shape()?.numel() * part.dtype().bytes()) as u64, from, device);
-        Ok(moved)
+        let bytes = (part.shape()?.numel() * part.dtype().bytes()) as u64;
+        moves.count(bytes, from, device, || {
+            let moved = part.to(device);
+            moved.check().map(|()| moved)
+        })
     }
 }
 

@@ -17,6 +17,7 @@ use crate::data::on_its_device;
 use crate::graph::{Graph, Job, NewTask, Progress, Work};
 use crate::group::RankGroup;
 use crate::move_counter::MoveCounter;
+use crate::timeline::EventKind;
 
 thread_local! {
     /// The tasks that this thread runs, the innermost last.
@@ -65,7 +66,9 @@ impl Engine {
     pub fn new(serial: bool, group: Option<RankGroup>) -> Arc<Engine> {
         let rank = group.as_ref().map_or(String::new(), |group| format!("rank {}, ", group.rank()));
         Arc::new_cyclic(|engine| {
-            let (state, changed, moves) = (Mutex::default(), Condvar::new(), MoveCounter::default());
+            let timeline = group.as_ref().map_or_else(Arc::default, |group| group.timeline().clone());
+            let (state, changed) = (Mutex::default(), Condvar::new());
+            let moves = MoveCounter { timeline, ..MoveCounter::default() };
             let shared = Shared { state, changed, moves, engine: engine.clone(), rank };
             Engine { shared: Arc::new(shared), threads: Mutex::default(), serial, group }
         })
@@ -258,7 +261,12 @@ impl Shared {
         let task = Running { engine: self.engine.clone(), id, scope: devices, device: number, spawned: Vec::new() };
         RUNNING.with_borrow_mut(|stack| stack.push(task));
         let run = || device.scope(|| execute(&accesses, work, device, &self.moves, || self.wait_for_spawned()));
+        let event = self.moves.timeline.begin();
         let result = catch_unwind(AssertUnwindSafe(run));
+        if let Some(event) = event {
+            let name = self.lock().graph.name(id);
+            event.end(format!("{} tasks", device.device_string()), EventKind::Task, name, 0);
+        }
         RUNNING.with_borrow_mut(Vec::pop);
         let result = result.unwrap_or_else(|panic| Err(Error::mistake(format!("panicked: {}", text(&*panic)))));
         let place = format!("{}{}", self.rank, device.device_string());

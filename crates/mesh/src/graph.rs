@@ -118,6 +118,11 @@ pub struct Graph {
 }
 
 impl Graph {
+    /// Returns the name of a task; empty once it is settled.
+    pub fn name(&self, id: u64) -> String {
+        self.tasks.get(&id).map_or_else(String::new, |task| task.name.clone())
+    }
+
     /// Returns the number of the next task, which is larger than all earlier ones.
     pub fn next(&self) -> u64 {
         self.next

@@ -6,6 +6,7 @@ use panoply_device::Wire;
 use panoply_nn::ProcessGroup;
 use panoply_tensor::{Error, ErrorKind, Result};
 
+use crate::timeline::{EventKind, TimelineSwitch};
 use crate::waits;
 
 /// Number of bytes in front of a value: 0, or which of [`ERROR_KINDS`] is sent in place of it, from 1; the number of bytes; and the label.
@@ -35,7 +36,10 @@ const MAX_ERROR_TEXT: usize = 1 << 16;
 ///
 /// A process that ends without [`RankGroup::close`] ends the others, so that none waits for it forever.
 #[derive(Clone, Debug)]
-pub struct RankGroup(Arc<dyn Wire>);
+pub struct RankGroup {
+    wire: Arc<dyn Wire>,
+    timeline: Arc<TimelineSwitch>,
+}
 
 impl RankGroup {
     /// Connects to the other ranks, if a launcher started more than one process.
@@ -43,23 +47,43 @@ impl RankGroup {
     /// # Errors
     /// The launcher's MPI library cannot be opened, or does not belong to the launcher.
     pub fn open() -> Result<Option<RankGroup>> {
-        Ok(panoply_runtime::wire()?.map(RankGroup))
+        Ok(panoply_runtime::wire()?.map(RankGroup::new))
     }
 
     /// Creates a group over a connection.
     pub fn new(wire: Arc<dyn Wire>) -> RankGroup {
-        RankGroup(wire)
+        RankGroup { wire, timeline: Arc::default() }
+    }
+
+    /// Returns the timeline that shows the messages.
+    pub(crate) fn timeline(&self) -> &Arc<TimelineSwitch> {
+        &self.timeline
+    }
+
+    /// Returns the number of this process.
+    pub(crate) fn own_rank(&self) -> usize {
+        self.wire.rank()
+    }
+
+    /// Runs a communication, which the timeline shows.
+    fn message<R>(&self, name: impl FnOnce() -> String, bytes: usize, communicate: impl FnOnce() -> R) -> R {
+        let event = self.timeline.begin();
+        let done = communicate();
+        if let Some(event) = event {
+            event.end("messages", EventKind::Message, name(), bytes as u64);
+        }
+        done
     }
 
     pub(crate) fn size(&self) -> usize {
-        self.0.ranks()
+        self.wire.ranks()
     }
 
     /// Returns the numbers that all ranks pass, by rank.
     pub(crate) fn gather_counts(&self, count: usize) -> Result<Vec<usize>> {
-        let mut parts = vec![[0f32; usize::BITS as usize / COUNT_BITS + 1]; self.0.ranks()];
+        let mut parts = vec![[0f32; usize::BITS as usize / COUNT_BITS + 1]; self.wire.ranks()];
         let part = |n: usize| (count >> (n * COUNT_BITS) & ((1 << COUNT_BITS) - 1)) as f32;
-        parts[self.0.rank()] = std::array::from_fn(part);
+        parts[self.wire.rank()] = std::array::from_fn(part);
         self.all_reduce(parts.as_flattened_mut())?;
         let joined = |parts: [f32; _]| parts.iter().rev().fold(0, |count, part| count << COUNT_BITS | *part as usize);
         Ok(parts.into_iter().map(joined).collect())
@@ -79,8 +103,11 @@ impl RankGroup {
         header[1..9].copy_from_slice(&(bytes.len() as u64).to_le_bytes());
         let label = &label.as_bytes()[..label.len().min(HEADER - 9)];
         header[9..9 + label.len()].copy_from_slice(label);
-        self.0.send(to, &header)?;
-        self.0.send(to, bytes)
+        let name = || format!("send {} to rank {to}", String::from_utf8_lossy(label));
+        self.message(name, bytes.len(), || {
+            self.wire.send(to, &header)?;
+            self.wire.send(to, bytes)
+        })
     }
 
     /// Receives what another rank sends with [`RankGroup::send_value`].
@@ -88,21 +115,26 @@ impl RankGroup {
     /// # Errors
     /// The communication failed, or the other rank sent another value: the ranks run different programs.
     pub(crate) fn receive_value(&self, from: usize, label: &str, expected: usize) -> Result<Result<Vec<u8>>> {
-        let _wait = waits::begin(self.0.rank(), format!("{label} from rank {from}"));
+        let name = || format!("receive {label} from rank {from}");
+        self.message(name, expected, || self.receive_labeled(from, label, expected))
+    }
+
+    fn receive_labeled(&self, from: usize, label: &str, expected: usize) -> Result<Result<Vec<u8>>> {
+        let _wait = waits::begin(self.wire.rank(), format!("{label} from rank {from}"));
         let mut header = [0; HEADER];
-        self.0.receive(from, &mut header)?;
+        self.wire.receive(from, &mut header)?;
         let sent = String::from_utf8_lossy(&header[9..]).trim_end_matches('\0').to_string();
         let length = u64::from_le_bytes(*header[1..].first_chunk().expect("the header holds a length")) as usize;
         let failed = header[0] > 0;
         let different = !sent.bytes().eq(label.bytes().take(HEADER - 9)) || (!failed && length != expected);
         if different || length > expected.max(MAX_ERROR_TEXT) {
-            let own = self.0.rank();
+            let own = self.wire.rank();
             let message =
                 format!("rank {own} expects {label} with {expected} bytes, rank {from} sends {sent} with {length}");
             return Err(Error::mistake(message).note("all ranks must run the same program with the same values"));
         }
         let mut bytes = vec![0; length];
-        self.0.receive(from, &mut bytes)?;
+        self.wire.receive(from, &mut bytes)?;
         if !failed {
             return Ok(Ok(bytes));
         }
@@ -112,27 +144,28 @@ impl RankGroup {
 
     /// Waits for all ranks and disconnects from them.
     pub fn close(&self) -> Result<()> {
-        self.0.close()
+        self.wire.close()
     }
 
     /// Ends this process and all other ranks immediately with an exit code.
     pub fn abort(&self, code: i32) -> ! {
-        self.0.abort(code)
+        self.wire.abort(code)
     }
 }
 
 impl ProcessGroup for RankGroup {
     fn rank(&self) -> usize {
-        self.0.rank()
+        self.wire.rank()
     }
 
     fn ranks(&self) -> usize {
-        self.0.ranks()
+        self.wire.ranks()
     }
 
     fn all_reduce(&self, values: &mut [f32]) -> Result<()> {
-        let _wait = waits::begin(self.0.rank(), "a sum over all ranks");
-        self.0.all_reduce(values)
+        let _wait = waits::begin(self.wire.rank(), "a sum over all ranks");
+        let bytes = size_of_val(values);
+        self.message(|| "sum over all ranks".to_string(), bytes, || self.wire.all_reduce(values))
     }
 
     fn send(&self, to: usize, values: &[f32]) -> Result<()> {
@@ -140,15 +173,16 @@ impl ProcessGroup for RankGroup {
         for (bytes, value) in bytes.as_chunks_mut().0.iter_mut().zip(values) {
             *bytes = value.to_le_bytes();
         }
-        let _wait = waits::begin(self.0.rank(), format!("rank {to} to receive gradients"));
-        self.0.send(to, &bytes)
+        let _wait = waits::begin(self.wire.rank(), format!("rank {to} to receive gradients"));
+        self.message(|| format!("send gradients to rank {to}"), bytes.len(), || self.wire.send(to, &bytes))
     }
 
     fn receive(&self, from: usize, values: &mut [f32]) -> Result<()> {
         let mut bytes = vec![0; size_of_val(values)];
         {
-            let _wait = waits::begin(self.0.rank(), format!("gradients from rank {from}"));
-            self.0.receive(from, &mut bytes)?;
+            let _wait = waits::begin(self.wire.rank(), format!("gradients from rank {from}"));
+            let (name, count) = (|| format!("receive gradients from rank {from}"), bytes.len());
+            self.message(name, count, || self.wire.receive(from, &mut bytes))?;
         }
         for (value, bytes) in values.iter_mut().zip(bytes.as_chunks().0) {
             *value = f32::from_le_bytes(*bytes);
@@ -158,11 +192,13 @@ impl ProcessGroup for RankGroup {
 
     fn broadcast(&self, values: &mut [f64]) -> Result<()> {
         let mut bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
-        if self.0.rank() == 0 {
-            return (1..self.0.ranks()).try_for_each(|rank| self.0.send(rank, &bytes));
+        if self.wire.rank() == 0 {
+            let send = || (1..self.wire.ranks()).try_for_each(|rank| self.wire.send(rank, &bytes));
+            return self.message(|| "send values to all ranks".to_string(), bytes.len(), send);
         }
-        let _wait = waits::begin(self.0.rank(), "values from rank 0");
-        self.0.receive(0, &mut bytes)?;
+        let _wait = waits::begin(self.wire.rank(), "values from rank 0");
+        let count = bytes.len();
+        self.message(|| "receive values from rank 0".to_string(), count, || self.wire.receive(0, &mut bytes))?;
         for (value, bytes) in values.iter_mut().zip(bytes.as_chunks().0) {
             *value = f64::from_le_bytes(*bytes);
         }

@@ -24,7 +24,7 @@
 //! In reading order: [`span`] (a region along one axis), [`data`] (shared data), [`arguments`] (access by tasks),
 //! [`kernel_task`] (kernels as tasks), [`scope`] (device scopes), [`mesh`] (the handle), `graph` (dependencies between tasks),
 //! `engine` (threads that run tasks), [`mod@array`] (distributed arrays), [`group`] (the processes of a launcher, or the threads of [`thread_wire`]), [`launch`]
-//! (starts these processes), `waits` (reports of long waits).
+//! (starts these processes), [`timeline`] (what all ranks did when), `waits` (reports of long waits).
 
 #![forbid(unsafe_code)]
 
@@ -42,6 +42,7 @@ pub mod place;
 pub mod scope;
 pub mod span;
 pub mod thread_wire;
+pub mod timeline;
 mod waits;
 
 pub use arguments::{Arguments, In, InOut, Out};
@@ -55,3 +56,4 @@ pub use place::Place;
 pub use scope::Scope;
 pub use span::Span;
 pub use thread_wire::ThreadWire;
+pub use timeline::{Timeline, TimelineRecording};

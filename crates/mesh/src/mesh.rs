@@ -18,6 +18,7 @@ use crate::launch::{self, MpiLauncher};
 use crate::move_counter::MoveCounter;
 use crate::place::Place;
 use crate::scope::Scope;
+use crate::timeline::TimelineRecording;
 
 /// Devices that run tasks, and the other processes of a launcher. Clones share both.
 #[derive(Clone)]
@@ -218,9 +219,19 @@ impl Mesh {
 
     /// Returns the statistics of copies between devices for arguments and results.
     pub fn moves(&self) -> Moves {
-        let MoveCounter { count, bytes, direct } = self.engine.moves();
+        let MoveCounter { count, bytes, direct, .. } = self.engine.moves();
         let [count, bytes, direct] = [count, bytes, direct].map(|counter| counter.load(Ordering::Relaxed));
         Moves { count, bytes, direct }
+    }
+
+    /// Starts recording a timeline: tasks, transfers and messages of all devices, kernels and copies of those of this scope; see
+    /// [`TimelineRecording::start`]. All ranks must call it.
+    ///
+    /// # Errors
+    /// If a timeline of this mesh is being recorded, or a device is being profiled.
+    pub fn record_timeline(&self) -> Result<TimelineRecording> {
+        let switch = self.engine.moves().timeline.clone();
+        TimelineRecording::start_with(switch, self.group().cloned(), &self.devices())
     }
 
     /// Returns the process group for [`panoply_nn::TrainConfig::group`], if there are several processes. Tasks run within their

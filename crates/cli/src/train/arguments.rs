@@ -67,6 +67,10 @@ pub struct TrainCommand {
     /// Several devices, each of which computes its part of every batch: `cuda:0,cuda:1`, `cuda:*`, `cpu,opencl:0`, `all`
     #[arg(long, value_name = "DEVICES", conflicts_with_all = ["device", "strict"])]
     pub devices: Option<String>,
+    /// Record kernels, copies and messages of all ranks, which slows training: writes timeline.svg, a chart, and timeline.json, a trace for
+    /// <https://ui.perfetto.dev>, to the run folder
+    #[arg(long)]
+    pub timeline: bool,
     /// Show a full-screen dashboard: loss curves, speed and memory
     #[arg(long, conflicts_with = "json")]
     pub tui: bool,

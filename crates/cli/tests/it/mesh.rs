@@ -87,6 +87,26 @@ fn ranks_train_to_the_loss_of_one_process() {
     assert_close(&report(mesh_run(&dir, installation, 2, &resume)).0, &alone);
 }
 
+/// The kernels of both ranks and the messages between them are on one axis.
+#[test]
+fn ranks_write_a_timeline() {
+    let dir = TempDir::new("mesh-timeline");
+    for installation in launchers("a timeline of two processes").iter().take(1) {
+        let train = ["train", "digits", "--json", "--epochs", "1", "--timeline", "--output-dir", "run"];
+        report(mesh_run(&dir, installation, 2, &train));
+        let trace: Value = serde_json::from_slice(&std::fs::read(dir.0.join("run/timeline.json")).unwrap()).unwrap();
+        let events = trace["traceEvents"].as_array().unwrap();
+        for rank in [0, 1] {
+            let of_kind =
+                |kind: &str| events.iter().filter(|event| event["pid"] == rank && event["cat"] == kind).count();
+            // 1438 examples in batches of 64: 23 steps, each with an exchange of gradients.
+            assert!(of_kind("kernel") >= 23 && of_kind("message") >= 23, "rank {rank}: {} kernels", of_kind("kernel"));
+        }
+        let chart = std::fs::read_to_string(dir.0.join("run/timeline.svg")).unwrap();
+        assert!(chart.contains(">rank 0: cpu queue 0</text>") && chart.contains(">rank 1: messages</text>"));
+    }
+}
+
 #[test]
 fn shards_give_the_same_model_file_on_any_number_of_ranks() {
     let installations = installations("training with shards in several processes");

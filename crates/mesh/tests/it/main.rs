@@ -7,6 +7,7 @@ mod processes;
 mod support;
 mod task_graph;
 mod tasks;
+mod timeline;
 
 use panoply_ir::builder::Builder;
 use panoply_ir::kernel::{Access, Builtin, Guard, Kernel};

@@ -25,7 +25,8 @@ pub struct ProfileReport {
     pub spans: Vec<SpanSummary>,
     /// Peak memory held by buffers, in bytes.
     pub peak_bytes: u64,
-    pub(super) steps: Vec<StepRecord>,
+    /// All commands, in the order of their submission.
+    pub commands: Vec<CommandRecord>,
     pub(super) host_spans: Vec<HostSpan>,
 }
 
@@ -75,15 +76,22 @@ pub struct SpanSummary {
     pub launches: u64,
 }
 
-/// A command with its position on the common time axis of the trace.
+/// A command with its position on the time axis of the profile.
 #[derive(Clone, Debug)]
-pub(super) struct StepRecord {
+pub struct CommandRecord {
+    /// Type of the command.
     pub kind: ActivityKind,
+    /// Name of the kernel or routine, or the type of transfer.
     pub name: String,
+    /// Number of the device's queue.
     pub queue: u32,
+    /// Start, since the profile was started.
     pub begin: Duration,
+    /// Time on the device.
     pub time: Duration,
+    /// Bytes of the buffers that it reads and writes.
     pub bytes: u64,
+    /// Floating-point operations; `None` if unknown.
     pub flops: Option<u64>,
 }
 
@@ -110,7 +118,7 @@ impl ProfileReport {
             work: sum_work(&steps),
             spans: sum_spans(&spans, &rows, &steps, wall),
             peak_bytes: device.memory_stats().peak_allocated,
-            steps,
+            commands: steps,
             host_spans,
         })
     }
@@ -128,7 +136,7 @@ impl ProfileReport {
 
 /// Maps the time of every command to the host's clock. The device's clock has an arbitrary origin; the offset is the smallest for
 /// which no command begins before its submission.
-fn place(rows: &[Row]) -> Result<Vec<StepRecord>> {
+fn place(rows: &[Row]) -> Result<Vec<CommandRecord>> {
     let times: Vec<_> =
         rows.iter().map(|row| row.ticket.times().map(|times| times.first().copied())).collect::<Result<_>>()?;
     let nanoseconds = |time: Duration| time.as_nanos() as i128;
@@ -146,12 +154,12 @@ fn place(rows: &[Row]) -> Result<Vec<StepRecord>> {
             None => (row.begin, row.end.saturating_sub(row.begin)),
         };
         let (kind, name, bytes, flops) = (row.entry.kind, row.entry.name.to_string(), row.entry.bytes, row.entry.flops);
-        StepRecord { kind, name, queue: row.queue.0, begin, time, bytes, flops }
+        CommandRecord { kind, name, queue: row.queue.0, begin, time, bytes, flops }
     };
     Ok(rows.iter().zip(&times).map(record).collect())
 }
 
-fn sum_work(steps: &[StepRecord]) -> Vec<ActivitySummary> {
+fn sum_work(steps: &[CommandRecord]) -> Vec<ActivitySummary> {
     let mut positions: HashMap<(ActivityKind, &str), usize> = HashMap::new();
     let mut sums: Vec<ActivitySummary> = Vec::new();
     for step in steps {
@@ -170,7 +178,7 @@ fn sum_work(steps: &[StepRecord]) -> Vec<ActivitySummary> {
     sums
 }
 
-fn sum_spans(spans: &[Span], rows: &[Row], steps: &[StepRecord], wall: Duration) -> Vec<SpanSummary> {
+fn sum_spans(spans: &[Span], rows: &[Row], steps: &[CommandRecord], wall: Duration) -> Vec<SpanSummary> {
     let mut positions: HashMap<String, usize> = HashMap::new();
     let mut sums: Vec<SpanSummary> = Vec::new();
     let mut summary: Vec<usize> = Vec::new();

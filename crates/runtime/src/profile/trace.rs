@@ -11,7 +11,7 @@ const DEVICE: u32 = 2;
 /// Returns the trace document.
 pub(super) fn json(report: &ProfileReport) -> String {
     let mut events = vec![name("process_name", HOST, 0, "host"), name("process_name", DEVICE, 0, &report.device)];
-    let mut queues: Vec<u32> = report.steps.iter().map(|step| step.queue).collect();
+    let mut queues: Vec<u32> = report.commands.iter().map(|command| command.queue).collect();
     queues.sort_unstable();
     queues.dedup();
     events.extend(queues.iter().map(|queue| name("thread_name", DEVICE, *queue, &format!("queue {queue}"))));
@@ -19,12 +19,12 @@ pub(super) fn json(report: &ProfileReport) -> String {
         let time = span.end.saturating_sub(span.begin);
         complete(&span.name, "span", HOST, 0, span.begin, time, "")
     }));
-    events.extend(report.steps.iter().map(|step| {
-        let mut amounts = format!("\"bytes\":{}", step.bytes);
-        if let Some(flops) = step.flops.filter(|flops| *flops > 0) {
+    events.extend(report.commands.iter().map(|command| {
+        let mut amounts = format!("\"bytes\":{}", command.bytes);
+        if let Some(flops) = command.flops.filter(|flops| *flops > 0) {
             amounts += &format!(",\"flops\":{flops}");
         }
-        complete(&step.name, &step.kind.to_string(), DEVICE, step.queue, step.begin, step.time, &amounts)
+        complete(&command.name, &command.kind.to_string(), DEVICE, command.queue, command.begin, command.time, &amounts)
     }));
     format!("{{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n{}\n]}}\n", events.join(",\n"))
 }
