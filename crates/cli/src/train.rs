@@ -168,7 +168,8 @@ impl TrainJob {
         let defaults = Defaults::of(&labeled, &model);
         let dropout = arguments.dropout.unwrap_or(defaults.dropout);
         let sizes = SizeArgs { hidden: arguments.hidden_sizes.clone(), dropout };
-        let given = (recipe.length.is_set(), arguments.dropout.is_some(), recipe.args.ema_decay.is_some());
+        let (epochs, ema_decay) = (recipe.length.is_set(), recipe.args.ema_decay.is_some());
+        let given = [sizes.hidden.is_some(), epochs, arguments.dropout.is_some(), ema_decay];
         defaults.note(&labeled, given).iter().filter(|_| reports).for_each(|note| note!("{note}"));
         let wanted = LossArgs { kind: arguments.loss, class_weights: arguments.class_weights.clone() };
         let mut network = model.network(&labeled, &sizes, (&wanted, start.as_ref()))?;
@@ -492,8 +493,8 @@ impl TrainJob {
             println!("{} steps were skipped because gradients overflowed", result.skipped_steps);
         }
         let picture = metrics::main_artifact(&data.format);
-        let more = if arguments.timeline { ", and timeline.svg" } else { "" };
-        println!("saved {}: the model, its history, curves.svg and {picture}{more}", self.folder.0.display());
+        let timeline = if arguments.timeline { ", timeline.svg" } else { "" };
+        println!("saved {}: the model, its history, curves.svg{timeline} and {picture}", self.folder.0.display());
         println!("predict:  {}", commands.predict);
         let more =
             if result.interrupted { String::new() } else { format!(" --epochs {}", settings.epochs.saturating_mul(2)) };

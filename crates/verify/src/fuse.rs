@@ -36,7 +36,7 @@ fn fuse(steps: Steps) -> Steps {
         if !is_needed[id] {
             continue;
         }
-        functions[id] = roots[id].and_then(|root| Some((root, function(&steps.steps, id, root)?)));
+        functions[id] = roots[id].and_then(|root| function(&steps.steps, id, root));
         match &functions[id] {
             Some((root, _)) => is_needed[*root] = true,
             None => operands(&steps.steps[id].step).into_iter().for_each(|operand| is_needed[operand] = true),
@@ -105,26 +105,16 @@ fn is_simple(steps: &[Entry], step: &Step) -> bool {
     }
 }
 
-/// Returns the function of `root` that a step computes; `None` if its operations are simple or too many.
-fn function(steps: &[Entry], id: StepId, root: StepId) -> Option<Univariate> {
-    let mut members = vec![id];
-    let mut next = 0;
-    while let Some(member) = members.get(next).copied() {
-        next += 1;
-        if member == root || is_constant(&steps[member].step) {
-            continue;
-        }
-        let more: Vec<StepId> = operands(&steps[member].step).into_iter().filter(|id| !members.contains(id)).collect();
-        for operand in more {
-            if !members.contains(&operand) {
-                members.push(operand);
-            }
-        }
-        if members.len() > MAX_NODES {
-            return None;
-        }
+/// Returns the function that a step computes of another, `root` or a step after it, with that step; `None` if its operations are simple or
+/// too many.
+fn function(steps: &[Entry], id: StepId, root: StepId) -> Option<(StepId, Univariate)> {
+    let mut root = root;
+    let mut members = members(steps, id, root)?;
+    // Affine operations in front are exact as steps of their own. As part of the function they move its kinks between floats.
+    while let Some(next) = affine_user(steps, &members, root) {
+        root = next;
+        members = self::members(steps, id, root)?;
     }
-    members.sort_unstable();
     let is_inner = |member: &&StepId| **member != root && !is_constant(&steps[**member].step);
     if members.iter().filter(is_inner).all(|member| is_simple(steps, &steps[*member].step)) {
         return None;
@@ -144,7 +134,44 @@ fn function(steps: &[Entry], id: StepId, root: StepId) -> Option<Univariate> {
         let operands = operands.iter().map(|id| members.binary_search(id).ok()).collect::<Option<Vec<usize>>>()?;
         Some(Node { operation, operands, dtype: entry.dtype, units: entry.units })
     };
-    Some(Univariate { nodes: members.iter().map(node).collect::<Option<Vec<Node>>>()? })
+    let nodes = members.iter().map(node).collect::<Option<Vec<Node>>>()?;
+    Some((root, Univariate { nodes }))
+}
+
+/// Returns the steps from `root` to `id` with their constants, in order; `None` if they are too many.
+fn members(steps: &[Entry], id: StepId, root: StepId) -> Option<Vec<StepId>> {
+    let mut members = vec![id];
+    let mut next = 0;
+    while let Some(member) = members.get(next).copied() {
+        next += 1;
+        if member == root || is_constant(&steps[member].step) {
+            continue;
+        }
+        for operand in operands(&steps[member].step) {
+            if !members.contains(&operand) {
+                members.push(operand);
+            }
+        }
+        if members.len() > MAX_NODES {
+            return None;
+        }
+    }
+    members.sort_unstable();
+    Some(members)
+}
+
+/// Returns the only step that uses `root`, if its operation is affine: a negation, or one with a constant.
+fn affine_user(steps: &[Entry], members: &[StepId], root: StepId) -> Option<StepId> {
+    let mut users = members.iter().copied().filter(|id| *id != root && operands(&steps[*id].step).contains(&root));
+    let user = users.next().filter(|_| users.next().is_none())?;
+    let Step::Alu(op, x) = &steps[user].step else { return None };
+    let varying = x.iter().filter(|x| !is_constant(&steps[**x].step)).count();
+    let is_affine = match op {
+        Alu::Neg | Alu::Add | Alu::Sub | Alu::Mul => varying == 1,
+        Alu::Div => varying == 1 && is_constant(&steps[x[1]].step),
+        _ => false,
+    };
+    (is_affine && steps[user].dtype.is_float() && steps[user].numel == steps[root].numel).then_some(user)
 }
 
 struct Fused {

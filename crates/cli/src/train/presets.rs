@@ -50,6 +50,9 @@ impl FromStr for ModelArg {
     }
 }
 
+/// Default sizes of the hidden layers of an `mlp`.
+pub const HIDDEN_SIZES: [usize; 2] = [128, 64];
+
 impl ModelArg {
     /// Returns the spelling on the command line.
     pub fn name(&self) -> String {
@@ -170,7 +173,7 @@ impl ModelArg {
     /// Returns the requested layer sizes, or the defaults.
     fn hidden(&self, requested: Option<&[usize]>) -> Result<Vec<usize>> {
         let (usual, fits, needs): (&[usize], fn(usize) -> bool, &str) = match self {
-            ModelArg::Mlp | ModelArg::File(_) | ModelArg::Onnx(_) => (&[128, 64], |_| true, "any number of sizes"),
+            ModelArg::Mlp | ModelArg::File(_) | ModelArg::Onnx(_) => (&HIDDEN_SIZES, |_| true, "any number of sizes"),
             ModelArg::Cnn => (&[16, 32], |count| count > 0, "the channels of each convolution"),
             ModelArg::Lstm => (&[64], |count| count == 1, "one size"),
             ModelArg::Transformer => (&[64, 2], |count| (1..=2).contains(&count), "a width and a number of layers"),

@@ -2,11 +2,12 @@
 //!
 //! They were chosen on the tables of `docs/measured/tables.md`, by the score on rows that were not used in training: an average of the
 //! parameters and more epochs help on few rows, and strong dropout where there are many columns for each row. A weight decay of 0.3, a cosine
-//! schedule, 150 epochs for small tables and a validation set of a tenth were not better.
+//! schedule, 150 epochs for small tables and a validation set of a tenth were not better. The sizes of the hidden layers, 128 and 64, do not
+//! depend on the table: half and twice as many were as good within the noise (`docs/measured/tables.md`).
 
 use panoply::nn::data::reader::{DataFormat, LabeledData};
 
-use super::presets::ModelArg;
+use super::presets::{HIDDEN_SIZES, ModelArg};
 
 /// Default number of epochs.
 const EPOCHS: usize = 30;
@@ -46,8 +47,10 @@ impl Defaults {
     }
 
     /// Returns a sentence about the defaults that are used for a table: those of options that were not `given`.
-    pub fn note(&self, labeled: &LabeledData, (epochs, dropout, ema_decay): (bool, bool, bool)) -> Option<String> {
+    pub fn note(&self, labeled: &LabeledData, [hidden, epochs, dropout, ema_decay]: [bool; 4]) -> Option<String> {
+        let sizes = HIDDEN_SIZES.map(|size| size.to_string()).join(",");
         let parts = [
+            (!hidden).then(|| format!("hidden sizes {sizes}")),
             (!epochs).then(|| format!("{} epochs", self.epochs)),
             (!dropout).then(|| format!("dropout {}", self.dropout)),
             self.ema_decay.filter(|_| !ema_decay).map(|decay| format!("EMA decay {decay}")),
@@ -78,9 +81,11 @@ mod tests {
         let labeled = panoply::nn::data::reader::digits().unwrap();
         let table = Defaults { epochs: 60, dropout: 0.1, ema_decay: Some(0.99) };
         let note = |given| table.note(&labeled, given);
+        let all = "defaults for a table of 1797 rows and 64 features: hidden sizes 128,64, 60 epochs, dropout 0.1, EMA decay 0.99";
+        assert_eq!(note([false; 4]).as_deref(), Some(all));
         let wanted = "defaults for a table of 1797 rows and 64 features: 60 epochs, EMA decay 0.99";
-        assert_eq!(note((false, true, false)).as_deref(), Some(wanted));
-        assert_eq!((note((true, true, true)), Defaults::GENERAL.note(&labeled, (false, false, false))), (None, None));
+        assert_eq!(note([true, false, true, false]).as_deref(), Some(wanted));
+        assert_eq!((note([true; 4]), Defaults::GENERAL.note(&labeled, [false; 4])), (None, None));
     }
 
     #[test]

@@ -5,6 +5,7 @@ mod batch;
 mod batch_feed;
 mod builder;
 mod cells;
+#[cfg_attr(not(feature = "parquet"), allow(dead_code, reason = "only Parquet files have such columns"))]
 mod columnar;
 pub mod csv;
 pub mod digits;
