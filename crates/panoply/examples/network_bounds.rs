@@ -1,4 +1,4 @@
-//! Bounds of the outputs of ONNX networks over boxes of inputs (CROWN), with the time that they take: what `cargo xtask peers verify`
+//! Bounds of the outputs of ONNX networks over boxes of inputs (CROWN), with the time that they take: what `cargo xtask peers bounds`
 //! compares with a Python library.
 //!
 //! ```sh

@@ -37,6 +37,11 @@ struct Cell {
 }
 
 impl Cell {
+    /// True if the function is linear in the cell, up to rounding.
+    fn is_linear(&self) -> bool {
+        self.slope.is_finite() && self.slope.hi - self.slope.lo <= ROUNDING * self.slope.magnitude()
+    }
+
     /// Returns the cell of the negated function.
     fn negated(&self) -> Cell {
         Cell { exact: -self.exact, ends: self.ends.map(|end| -end), slope: -self.slope, ..*self }
@@ -114,25 +119,39 @@ impl<'f> Enclosure<'f> {
 impl Enclosure<'_> {
     /// Makes the first samples and cells.
     fn start(&mut self, x: Interval) {
-        let step = |n: usize| x.lo + (x.hi - x.lo) * (n as f64 / CELLS as f64);
-        let mut ends: Vec<f64> = (1..CELLS).map(step).collect();
         // Branches often change at a constant of the function.
         let constant = |node: &Node| match &node.operation {
             Operation::Constant(constants) => Some(constants[self.element % constants.len().max(1)]),
             _ => None,
         };
         let constants = self.function.nodes.iter().filter_map(constant).filter(|constant| constant.is_point());
-        ends.extend(constants.take(MAX_KINKS).flat_map(|constant| [constant.lo, -constant.lo]));
+        let mut ends: Vec<f64> = constants.take(MAX_KINKS).flat_map(|constant| [constant.lo, -constant.lo]).collect();
         ends.extend([0.0, x.lo, x.hi]);
         let root = self.function.nodes.iter().find(|node| matches!(node.operation, Operation::Root));
         let least = root.map_or(0.0, |root| Rounding { arithmetic: self.arithmetic, dtype: root.dtype }.least());
         ends.extend([least, -least]);
         ends.retain(|end| x.lo <= *end && *end <= x.hi);
+        // A piecewise linear function needs no other cells.
+        if self.function.has_kinks() {
+            self.divide(ends.clone());
+            if self.cells.iter().all(Cell::is_linear) {
+                return;
+            }
+            self.samples.clear();
+            self.cells.clear();
+        }
+        let step = |n: usize| x.lo + (x.hi - x.lo) * (n as f64 / CELLS as f64);
+        ends.extend((1..CELLS).map(step));
+        self.divide(ends);
+    }
+
+    /// Adds samples at these ends of cells, and the cells.
+    fn divide(&mut self, mut ends: Vec<f64>) {
         ends.sort_by(f64::total_cmp);
         ends.dedup_by(|a, b| a == b);
-        ends.iter().for_each(|end| {
-            self.sample(*end);
-        });
+        for end in ends {
+            self.sample(end);
+        }
         for at in 1..self.samples.len() {
             let [left, right] = [at - 1, at].map(|at| self.samples[at]);
             let cell = self.cell([left.x, right.x], [left.exact, right.exact]);

@@ -21,7 +21,7 @@ use crate::region::{Open, Region};
 use crate::report::{Counterexample, Progress, Report, Verdict};
 use crate::split::Duals;
 use crate::steps::{Step, Steps};
-use crate::values::{Arithmetic, Bounds};
+use crate::values::{self, Arithmetic, Bounds};
 use crate::{device_bounds, device_check};
 
 /// Maximum memory of waiting boxes in bytes.
@@ -328,6 +328,7 @@ impl<'a> Search<'a> {
 
     /// Processes boxes until there are none or the search is stopped.
     fn work(&self) {
+        values::use_one_thread();
         let guard = Failed(self);
         while let Some(region) = self.take() {
             let outcome = self.examine(&region);

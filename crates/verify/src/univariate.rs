@@ -173,6 +173,15 @@ impl Univariate {
         self.nodes.iter().any(|node| matches!(node.operation, Operation::Alu(op) if is_branch(op)))
     }
 
+    /// Returns true if the function can have kinks.
+    pub(crate) fn has_kinks(&self) -> bool {
+        let kinked = [Alu::Abs, Alu::Min, Alu::Max, Alu::Select];
+        self.nodes.iter().any(|node| match &node.operation {
+            Operation::Alu(op) => kinked.contains(op),
+            operation => matches!(operation, Operation::Relu),
+        })
+    }
+
     /// Evaluates all nodes on a cell. `forced` has the decisions of comparisons and roundings of the cell that this point is an end of.
     pub(crate) fn evaluate(
         &self,

@@ -5,10 +5,13 @@
 //! or not (Higham, *Accuracy and Stability of Numerical Algorithms*, 2002, section 3.1).
 
 use std::borrow::Cow;
-use std::ops::{Add, Mul};
+use std::cell::Cell;
+use std::ops::{Add, Mul, Range};
+use std::thread::available_parallelism;
 
 use panoply_ir::Alu;
 use panoply_ir::reduce::ReduceOp;
+use panoply_tensor::parallel_map;
 
 use crate::interval::Interval;
 use crate::lanes;
@@ -90,8 +93,29 @@ pub fn folded(steps: &[Entry], entry: &Entry, arithmetic: Arithmetic) -> Option<
     all.then(|| evaluate(&entry.step, entry, &value, arithmetic).0)
 }
 
+/// Elements of a function that are enclosed on several threads, at least: one takes some 10 µs, a thread some 50.
+const PARALLEL: usize = 32;
+
+thread_local! {
+    /// True on a thread of a search, whose other threads use the other processors.
+    static IS_WORKER: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Computes bounds on this thread alone from now on.
+pub fn use_one_thread() {
+    IS_WORKER.set(true);
+}
+
 fn univariate(function: &Univariate, x: &[Interval], arithmetic: Arithmetic) -> (Vec<Interval>, Vec<Line>) {
-    x.iter().enumerate().map(|(at, x)| function.enclose(*x, at, arithmetic)).unzip()
+    let enclose = |range: &Range<usize>| -> Vec<(Interval, Line)> {
+        range.clone().map(|at| function.enclose(x[at], at, arithmetic)).collect()
+    };
+    let threads = if IS_WORKER.get() { 1 } else { available_parallelism().map_or(1, usize::from) };
+    let size = x.len().div_ceil(threads).max(PARALLEL / 2);
+    let parts: Vec<Range<usize>> = (0..x.len()).step_by(size).map(|start| start..(start + size).min(x.len())).collect();
+    // Nothing fails.
+    let done = parallel_map(&parts, |part| Ok(enclose(part))).unwrap_or_else(|_| vec![enclose(&(0..x.len()))]);
+    done.into_iter().flatten().unzip()
 }
 
 /// Returns the bounds of a step.

@@ -9,6 +9,7 @@ mod features;
 mod icd;
 mod install;
 mod peers;
+mod peers_bounds;
 mod peers_llm;
 mod peers_mesh;
 mod programs;
@@ -37,6 +38,7 @@ usage: cargo xtask <task>
   peers llm            benchmark language models against llama.cpp; writes docs/measured/llm-cpu.md
   peers mesh           benchmark tasks, block matrices and data-parallel training against Dask, Ray and PyTorch; writes
                        docs/measured/mesh-cpu.md
+  peers bounds         compare linear bounds of networks with bound-propagation; writes docs/measured/verify-bounds.md
   devices              update the device tables of README and docs/ops.md from the last test run and docs/measured/hardware/
   card                 prepare target/card/ for a machine with a GPU but no Rust: binary, script, comparison with PyTorch
        --binary FILE   use this binary instead of a release build
@@ -66,6 +68,7 @@ fn main() -> ExitCode {
         ["peers", "tables"] => peers::run_tables(&repo),
         ["peers", "llm"] => peers_llm::run(&repo),
         ["peers", "mesh"] => peers_mesh::run(&repo),
+        ["peers", "bounds"] => peers_bounds::run(&repo),
         ["web"] => web::run(&repo),
         ["web", "--check"] => web::run_check(&repo),
         ["tidy"] => tidy::run(&repo),
