@@ -14,10 +14,10 @@ use panoply_tensor::{Device, Error, Result, Tensor, eval};
 
 use crate::arguments::{Access, Mode};
 use crate::data::on_its_device;
+use crate::events::EventKind;
 use crate::graph::{Graph, Job, NewTask, Progress, Work};
 use crate::group::RankGroup;
 use crate::move_counter::MoveCounter;
-use crate::timeline::EventKind;
 
 thread_local! {
     /// The tasks that this thread runs, the innermost last.

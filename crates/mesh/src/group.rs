@@ -6,7 +6,7 @@ use panoply_device::Wire;
 use panoply_nn::ProcessGroup;
 use panoply_tensor::{Error, ErrorKind, Result};
 
-use crate::timeline::{EventKind, TimelineSwitch};
+use crate::events::{EventKind, TimelineSwitch};
 use crate::waits;
 
 /// Number of bytes in front of a value: 0, or which of [`ERROR_KINDS`] is sent in place of it, from 1; the number of bytes; and the label.

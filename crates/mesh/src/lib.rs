@@ -24,7 +24,7 @@
 //! In reading order: [`span`] (a region along one axis), [`data`] (shared data), [`arguments`] (access by tasks),
 //! [`kernel_task`] (kernels as tasks), [`scope`] (device scopes), [`mesh`] (the handle), `graph` (dependencies between tasks),
 //! `engine` (threads that run tasks), [`mod@array`] (distributed arrays), [`group`] (the processes of a launcher, or the threads of [`thread_wire`]), [`launch`]
-//! (starts these processes), [`timeline`] (what all ranks did when), `waits` (reports of long waits).
+//! (starts these processes), `events` and [`timeline`] (what all ranks did when), `waits` (reports of long waits).
 
 #![forbid(unsafe_code)]
 
@@ -32,6 +32,7 @@ pub mod arguments;
 pub mod array;
 pub mod data;
 mod engine;
+mod events;
 mod graph;
 pub mod group;
 pub mod kernel_task;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use panoply_runtime::Backend;
 use panoply_tensor::Device;
 
-use crate::timeline::{EventKind, TimelineSwitch};
+use crate::events::{EventKind, TimelineSwitch};
 
 /// Counter for [`crate::mesh::Moves`].
 #[derive(Debug, Default)]

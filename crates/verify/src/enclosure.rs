@@ -86,7 +86,7 @@ struct Sample {
 }
 
 /// The enclosure of a function on an interval.
-pub(crate) struct Enclosure<'f> {
+struct Enclosure<'f> {
     function: &'f Univariate,
     element: usize,
     arithmetic: Arithmetic,
@@ -97,9 +97,37 @@ pub(crate) struct Enclosure<'f> {
     ends: Vec<Value>,
 }
 
+impl Univariate {
+    /// Returns bounds of the values of an element on an interval, and lines below and above them.
+    pub fn enclose(&self, x: Interval, element: usize, arithmetic: Arithmetic) -> (Interval, Line) {
+        if !x.is_finite() {
+            return (Interval::ENTIRE, Line::UNKNOWN);
+        }
+        if x.is_point() {
+            return self.at_point(x, element, arithmetic);
+        }
+        Enclosure::new(self, x, element, arithmetic).bounds(x)
+    }
+
+    /// Returns the value at a point, and as lines the tangent if there is one.
+    fn at_point(&self, x: Interval, element: usize, arithmetic: Arithmetic) -> (Interval, Line) {
+        let value = self.evaluate(x, false, element, arithmetic, None, &mut Vec::with_capacity(self.nodes.len()));
+        let bounds = value.computed();
+        if !bounds.is_finite() {
+            return (Interval::ENTIRE, Line::UNKNOWN);
+        }
+        let slope = if value.slope.is_finite() { 0.5 * (value.slope.lo + value.slope.hi) } else { 0.0 };
+        let offset = bounds - Interval::point(slope) * x;
+        match offset.is_finite() {
+            true => (bounds, Line { below: [slope, offset.lo], above: [slope, offset.hi] }),
+            false => (bounds, Line { below: [0.0, bounds.lo], above: [0.0, bounds.hi] }),
+        }
+    }
+}
+
 impl<'f> Enclosure<'f> {
     /// Encloses a function of an element on an interval, which is not a point.
-    pub fn new(function: &'f Univariate, x: Interval, element: usize, arithmetic: Arithmetic) -> Enclosure<'f> {
+    fn new(function: &'f Univariate, x: Interval, element: usize, arithmetic: Arithmetic) -> Enclosure<'f> {
         let values = || Vec::with_capacity(function.nodes.len());
         let mut enclosure = Enclosure {
             function,
@@ -231,7 +259,7 @@ impl Enclosure<'_> {
     }
 
     /// Returns the bounds and the lines.
-    pub fn bounds(&mut self, x: Interval) -> (Interval, Line) {
+    fn bounds(&mut self, x: Interval) -> (Interval, Line) {
         let bounds = Interval { lo: self.least(0.0, false), hi: -self.least(0.0, true) };
         if !bounds.is_finite() {
             return (Interval::ENTIRE, Line::UNKNOWN);

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use panoply_ir::alu::Math;
 use panoply_ir::{Alu, DType};
 
-use crate::enclosure::Enclosure;
 use crate::functions::{derivative, math, power};
 use crate::growth::{Growth, common};
 use crate::interval::Interval;
@@ -142,32 +141,6 @@ fn compared(op: Alu, a: &Value, b: &Value) -> Option<bool> {
 }
 
 impl Univariate {
-    /// Returns bounds of the values of an element on an interval, and lines below and above them.
-    pub fn enclose(&self, x: Interval, element: usize, arithmetic: Arithmetic) -> (Interval, Line) {
-        if !x.is_finite() {
-            return (Interval::ENTIRE, Line::UNKNOWN);
-        }
-        if x.is_point() {
-            return self.at_point(x, element, arithmetic);
-        }
-        Enclosure::new(self, x, element, arithmetic).bounds(x)
-    }
-
-    /// Returns the value at a point, and as lines the tangent if there is one.
-    fn at_point(&self, x: Interval, element: usize, arithmetic: Arithmetic) -> (Interval, Line) {
-        let value = self.evaluate(x, false, element, arithmetic, None, &mut Vec::with_capacity(self.nodes.len()));
-        let bounds = value.computed();
-        if !bounds.is_finite() {
-            return (Interval::ENTIRE, Line::UNKNOWN);
-        }
-        let slope = if value.slope.is_finite() { 0.5 * (value.slope.lo + value.slope.hi) } else { 0.0 };
-        let offset = bounds - Interval::point(slope) * x;
-        match offset.is_finite() {
-            true => (bounds, Line { below: [slope, offset.lo], above: [slope, offset.hi] }),
-            false => (bounds, Line { below: [0.0, bounds.lo], above: [0.0, bounds.hi] }),
-        }
-    }
-
     /// Returns true if the function can be discontinuous.
     pub(crate) fn has_branches(&self) -> bool {
         self.nodes.iter().any(|node| matches!(node.operation, Operation::Alu(op) if is_branch(op)))

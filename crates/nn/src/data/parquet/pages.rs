@@ -36,7 +36,7 @@ pub(super) fn check(file: &[u8], column: &ColumnChunkMetaData, rows: u64) -> Res
     }
     let start = column.dictionary_page_offset().unwrap_or(column.data_page_offset());
     let (start, bytes) = (start.max(0) as usize, column.compressed_size().max(0) as usize);
-    let end = start.checked_add(bytes).unwrap_or(usize::MAX);
+    let end = start.saturating_add(bytes);
     let mut rest = file.get(start..end).ok_or("it is outside of the file")?;
     let (mut values, mut largest, mut found) = (0u64, 0, Pages::default());
     while !rest.is_empty() {
