@@ -169,7 +169,7 @@ impl Enclosure<'_> {
             self.cells.clear();
         }
         let step = |n: usize| x.lo + (x.hi - x.lo) * (n as f64 / CELLS as f64);
-        ends.extend((1..CELLS).map(step));
+        ends.extend((1..CELLS).map(step).filter(|end| x.lo <= *end && *end <= x.hi));
         self.divide(ends);
     }
 

@@ -110,7 +110,8 @@ fn is_simple(steps: &[Entry], step: &Step) -> bool {
 fn function(steps: &[Entry], id: StepId, root: StepId) -> Option<(StepId, Univariate)> {
     let mut root = root;
     let mut members = members(steps, id, root)?;
-    // Affine operations in front are exact as steps of their own. As part of the function they move its kinks between floats.
+    // Affine operations in front stay steps of their own, through which linear bounds pass without loss. As part of the function they move
+    // its kinks between floats.
     while let Some(next) = affine_user(steps, &members, root) {
         root = next;
         members = self::members(steps, id, root)?;
@@ -160,7 +161,10 @@ fn members(steps: &[Entry], id: StepId, root: StepId) -> Option<Vec<StepId>> {
     Some(members)
 }
 
-/// Returns the only step that uses `root`, if its operation is affine: a negation, or one with a constant.
+/// Returns the only step that uses `root`, if its operation is affine: a negation, or a sum, difference or product with a constant.
+///
+/// All uses of its result have the same rounding error then, which holds for operations that devices round correctly and never contract.
+/// Quotients have other errors on some devices.
 fn affine_user(steps: &[Entry], members: &[StepId], root: StepId) -> Option<StepId> {
     let mut users = members.iter().copied().filter(|id| *id != root && operands(&steps[*id].step).contains(&root));
     let user = users.next().filter(|_| users.next().is_none())?;
@@ -168,7 +172,6 @@ fn affine_user(steps: &[Entry], members: &[StepId], root: StepId) -> Option<Step
     let varying = x.iter().filter(|x| !is_constant(&steps[**x].step)).count();
     let is_affine = match op {
         Alu::Neg | Alu::Add | Alu::Sub | Alu::Mul => varying == 1,
-        Alu::Div => varying == 1 && is_constant(&steps[x[1]].step),
         _ => false,
     };
     (is_affine && steps[user].dtype.is_float() && steps[user].numel == steps[root].numel).then_some(user)

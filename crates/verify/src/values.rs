@@ -93,8 +93,8 @@ pub fn folded(steps: &[Entry], entry: &Entry, arithmetic: Arithmetic) -> Option<
     all.then(|| evaluate(&entry.step, entry, &value, arithmetic).0)
 }
 
-/// Elements of a function that are enclosed on several threads, at least: one takes some 10 µs, a thread some 50.
-const PARALLEL: usize = 32;
+/// Elements of a function for each thread, at least: one takes some 10 µs, a thread some 50.
+const PARALLEL: usize = 16;
 
 thread_local! {
     /// True on a thread of a search, whose other threads use the other processors.
@@ -110,8 +110,11 @@ fn univariate(function: &Univariate, x: &[Interval], arithmetic: Arithmetic) -> 
     let enclose = |range: &Range<usize>| -> Vec<(Interval, Line)> {
         range.clone().map(|at| function.enclose(x[at], at, arithmetic)).collect()
     };
-    let threads = if IS_WORKER.get() { 1 } else { available_parallelism().map_or(1, usize::from) };
-    let size = x.len().div_ceil(threads).max(PARALLEL / 2);
+    if IS_WORKER.get() || x.len() < 2 * PARALLEL {
+        return enclose(&(0..x.len())).into_iter().unzip();
+    }
+    let threads = available_parallelism().map_or(1, usize::from);
+    let size = x.len().div_ceil(threads).max(PARALLEL);
     let parts: Vec<Range<usize>> = (0..x.len()).step_by(size).map(|start| start..(start + size).min(x.len())).collect();
     // Nothing fails.
     let done = parallel_map(&parts, |part| Ok(enclose(part))).unwrap_or_else(|_| vec![enclose(&(0..x.len()))]);
