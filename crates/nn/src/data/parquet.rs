@@ -47,7 +47,7 @@ fn table(path: &Path, budget: &ReadBudget, progress: &ReadProgress) -> Result<Cs
         groups.push(part);
     }
     let rows = match usize::try_from(rows) {
-        Ok(rows @ 1..) => rows,
+        Ok(rows @ 1..) if !names.is_empty() => rows,
         _ => return Err(Error::corrupt(format!("{}: it has no rows", path.display()))),
     };
     // What reading takes, in the largest of the groups: several columns are read at the same time.
