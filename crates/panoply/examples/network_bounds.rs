@@ -40,6 +40,10 @@ fn bounds(path: &Path) -> Result<Value> {
     let input_box: Value = serde_json::from_slice(&text).map_err(|error| Error::corrupt(error.to_string()))?;
     let side = |name: &str| input_box[name].as_array().into_iter().flatten().filter_map(Value::as_f64);
     let input: Vec<Interval> = side("lower").zip(side("upper")).map(|(lo, hi)| Interval { lo, hi }).collect();
+    if input.is_empty() {
+        let message = format!("{}: its JSON file has no lists `lower` and `upper`", path.display());
+        return Err(Error::corrupt(message));
+    }
 
     let network = Imported::open(path)?;
     let zeros = Tensor::from_slice(&vec![0f32; input.len()], [input.len()]);
@@ -69,7 +73,5 @@ fn bounds(path: &Path) -> Result<Value> {
     let lower: Vec<f64> = found.iter().step_by(2).copied().collect();
     let upper: Vec<f64> = found.iter().skip(1).step_by(2).map(|bound| -bound).collect();
     let name = path.file_stem().map(|name| name.to_string_lossy().into_owned());
-    Ok(
-        json!({"name": name, "lower": lower, "upper": upper, "median_seconds": seconds[PASSES / 2], "least_seconds": seconds[0]}),
-    )
+    Ok(json!({"name": name, "lower": lower, "upper": upper, "median_seconds": seconds[PASSES / 2]}))
 }
