@@ -5,13 +5,14 @@
 //! has `--json`, which prints one document with a `schema` number; `bench` and `chat` print JSON lines instead.
 //! One file per command; [`output`] holds the code that they share, [`console`] writes to stdout and stderr.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 #[macro_use]
 mod console;
 
 mod bench;
 mod chat;
+mod command_line;
 mod demo;
 mod devices;
 mod diagnosis;
@@ -53,10 +54,10 @@ struct Cli {
     #[command(subcommand)]
     command: Command,
     /// Write no progress, notes or log to stderr, only errors
-    #[arg(short, long, global = true)]
+    #[arg(short, long, global = true, display_order = 1000)]
     quiet: bool,
     /// Also write why other devices were not selected
-    #[arg(short, long, global = true, conflicts_with = "quiet")]
+    #[arg(short, long, global = true, conflicts_with = "quiet", display_order = 1001)]
     verbose: bool,
 }
 
@@ -104,8 +105,21 @@ enum Command {
     Generate(generate::GenerateCommand),
 }
 
+/// Turns a Vulkan layer of Mesa off where no user is logged in: it would write an error to stderr whenever devices are listed.
+#[expect(unsafe_code, reason = "environment variables cannot be changed safely")]
+fn silence_device_layer() {
+    let is_set = |name| std::env::var_os(name).is_some();
+    if cfg!(target_os = "linux") && !is_set("XDG_RUNTIME_DIR") && !is_set("NODEVICE_SELECT") {
+        // SAFETY: `main` calls this first, when no other thread exists.
+        unsafe { std::env::set_var("NODEVICE_SELECT", "1") }
+    }
+}
+
 fn main() -> ExitCode {
-    let Cli { command, quiet, verbose } = Cli::parse();
+    silence_device_layer();
+    let arguments = command_line::with_dashes(std::env::args_os());
+    let Cli { command, quiet, verbose } = Cli::try_parse_from(&arguments)
+        .unwrap_or_else(|error| command_line::explained(error, &Cli::command(), &arguments).exit());
     console::set_verbosity(match (quiet, verbose) {
         (true, _) => Verbosity::Quiet,
         (_, true) => Verbosity::Verbose,

@@ -33,6 +33,7 @@ pub(crate) fn is_sequence(input: &Tensor) -> Result<()> {
 #[derive(Debug)]
 pub struct ForwardContext<'a> {
     rng: Option<&'a mut Rng>,
+    is_training: bool,
     updates: Vec<StateUpdate>,
     precision: Option<DType>,
     seen: Option<Vec<(String, Tensor)>>,
@@ -75,13 +76,14 @@ pub(crate) struct StateUpdate {
 impl<'a> ForwardContext<'a> {
     /// Creates the context of a training pass: dropout is active and running statistics are updated.
     pub fn train(rng: &'a mut Rng) -> ForwardContext<'a> {
-        ForwardContext { rng: Some(rng), ..ForwardContext::eval() }
+        ForwardContext { rng: Some(rng), is_training: true, ..ForwardContext::eval() }
     }
 
     /// Creates the context of an evaluation pass, which is deterministic and updates no buffers.
     pub fn eval() -> ForwardContext<'static> {
         ForwardContext {
             rng: None,
+            is_training: false,
             updates: Vec::new(),
             precision: None,
             seen: None,
@@ -225,12 +227,32 @@ impl<'a> ForwardContext<'a> {
 
     /// Returns true in a training pass.
     pub fn is_training(&self) -> bool {
-        self.rng.is_some()
+        self.is_training
     }
 
-    /// Returns the random generator of a training pass, or `None` in evaluation.
+    /// Returns the random generator of a training pass, or `None` in evaluation and after [`ForwardContext::without_rng`].
     pub fn rng(&mut self) -> Option<&mut Rng> {
         self.rng.as_deref_mut()
+    }
+
+    /// Returns the pass without its generator, from which the program can draw again before the optimizer's step. A layer that draws
+    /// numbers afterwards, such as dropout, gives an error.
+    ///
+    /// ```
+    /// # use panoply_nn::{ForwardContext, Layer, Linear, Sgd};
+    /// # use panoply_tensor::{Rng, Tensor};
+    /// let mut rng = Rng::seed_from_u64(0);
+    /// let mut model = Linear::new(2, 1, &mut rng);
+    /// let mut pass = ForwardContext::train(&mut rng);
+    /// let output = model.forward(&Tensor::from_slice(&[1.0f32, 2.0], [1, 2]), &mut pass);
+    /// let pass = pass.without_rng();
+    /// let noise = rng.normal([1, 1]);
+    /// Sgd::new(0.1).step(&mut model, (output - noise).square().mean(..), pass)?;
+    /// # Ok::<(), panoply_tensor::Error>(())
+    /// ```
+    pub fn without_rng(self) -> ForwardContext<'static> {
+        let ForwardContext { rng: _, is_training, updates, precision, seen, eager, times, shard, misfit } = self;
+        ForwardContext { rng: None, is_training, updates, precision, seen, eager, times, shard, misfit }
     }
 
     /// Restricts the pass to some rows of a batch.
@@ -248,7 +270,14 @@ impl<'a> ForwardContext<'a> {
     /// Draws random numbers in the shape of `like`, whose first axis is the batch; `None` in evaluation. A pass over some rows of a
     /// batch draws for the whole batch and takes its rows, so results do not depend on the number of processes.
     pub(crate) fn draw(&mut self, like: &Tensor, draw: impl FnOnce(&mut Rng, &Tensor) -> Tensor) -> Option<Tensor> {
-        let rng = self.rng.as_deref_mut()?;
+        let rng = match self.rng.as_deref_mut() {
+            Some(rng) => rng,
+            None if self.is_training => {
+                let message = "a layer draws random numbers after `ForwardContext::without_rng`";
+                return Some(Tensor::from_mistake(Error::mistake(message)));
+            }
+            None => return None,
+        };
         let shard = self.shard.as_ref().and_then(|shard| match like.shape().map(Shape::dims) {
             Ok([rows, rest @ ..]) if *rows == shard.rows.len() => Some((shard, [&[shard.batch], rest].concat())),
             _ => None,

@@ -10,6 +10,9 @@ use std::sync::Arc;
 use panoply_tensor::Result;
 
 /// The processes that train one model together. All must make the same calls in the same order.
+#[doc(alias = "all_reduce")]
+#[doc(alias = "DistributedDataParallel")]
+#[doc(alias = "init_process_group")]
 pub trait ProcessGroup: Debug + Send + Sync {
     /// Returns the index of this process, below [`ProcessGroup::ranks`].
     fn rank(&self) -> usize;

@@ -65,10 +65,10 @@ pub use panoply_runtime::{
 };
 pub use panoply_tensor::{
     AlignCorners, AttentionOptions, AvgPoolOptions, Axes, BceOptions, ConvOptions, ConvTransposeOptions,
-    CrossEntropyOptions, Dim, Eigh, FftNorm, FftOptions, InterpolateMode, JitFunction, KeepDim, Lu, MaxPoolOptions,
-    Operand, Program, ProgramLeaf, Qr, Reduction, Replacement, ReshapeDims, Rng, RopeOptions, RopeStyle, ScatterReduce,
-    Shape, Side, Slogdet, SortOrder, State, StateLeaf, Svd, Tensor, TensorIndex, Triangle, ValuesWithIndices, Window,
-    eval, eval_donated, jit, jit_with_state, no_grad, plan_cache_stats, program,
+    CrossEntropyOptions, Dim, Eig, Eigh, FftNorm, FftOptions, InterpolateMode, JitFunction, KeepDim, Lu,
+    MaxPoolOptions, Operand, Program, ProgramLeaf, Qr, Reduction, Replacement, ReshapeDims, Rng, RopeOptions,
+    RopeStyle, ScatterReduce, Shape, Side, Slogdet, SortOrder, State, StateLeaf, Svd, Tensor, TensorIndex, Triangle,
+    ValuesWithIndices, Window, eval, eval_donated, jit, jit_with_state, no_grad, plan_cache_stats, program,
 };
 
 /// Compiler stages that the command `panoply` needs beyond the public API. Not covered by semantic versioning.

@@ -255,6 +255,9 @@ impl Device {
     }
 
     /// Returns the statistics of this process's use of the device's memory.
+    #[doc(alias = "memory_allocated")]
+    #[doc(alias = "max_memory_allocated")]
+    #[doc(alias = "memory_reserved")]
     pub fn memory_stats(&self) -> MemoryStats {
         let (uploaded, downloaded) = (&self.0.uploaded, &self.0.downloaded);
         MemoryStats {
@@ -370,6 +373,7 @@ impl Device {
     }
 
     /// Sets the floating-point transformations allowed in plans made from now on. Existing values do not change.
+    #[doc(alias = "use_deterministic_algorithms")]
     pub fn set_math_mode(&self, math_mode: MathMode) {
         *self.0.math_mode.lock().unwrap_or_else(PoisonError::into_inner) = math_mode;
     }
@@ -385,6 +389,8 @@ impl Device {
     /// accumulates in f32. The error of a sum is then up to 2⁻⁹ of the sum of its products' magnitudes, instead of some 2⁻²⁴ for each
     /// addition. Other devices have no TF32 and ignore the setting. [`MathMode::Fast`] does not imply it, and [`MathMode::Exact`]
     /// disables it.
+    #[doc(alias = "set_float32_matmul_precision")]
+    #[doc(alias = "allow_tf32")]
     pub fn set_allow_tf32(&self, allow: bool) {
         self.0.tf32.store(allow, Ordering::Relaxed);
     }

@@ -26,6 +26,11 @@
 
 #![forbid(unsafe_code)]
 
+// First, so that rustdoc lists the methods of tensors that a reader looks for first before the others.
+pub mod tensor;
+
+pub mod ops;
+
 pub mod call;
 pub mod call_attrs;
 mod call_with_routine;
@@ -41,12 +46,10 @@ mod jit;
 mod kernel;
 mod memory_plan;
 mod mistake;
-pub mod ops;
 mod plan_cache;
 mod program;
 pub mod random;
 mod read_budget;
-pub mod tensor;
 mod vmap;
 
 pub use donation::eval_donated;
@@ -61,7 +64,7 @@ pub use ops::conv::{ConvOptions, ConvTransposeOptions};
 pub use ops::fft_options::{FftNorm, FftOptions};
 pub use ops::index::ScatterReduce;
 pub use ops::interpolate::{AlignCorners, InterpolateMode};
-pub use ops::linalg_factor::{Eigh, Lu, Qr, Slogdet, Svd, Triangle};
+pub use ops::linalg_factor::{Eig, Eigh, Lu, Qr, Slogdet, Svd, Triangle};
 pub use ops::loss::{BceOptions, CrossEntropyOptions, Reduction};
 pub use ops::operand::Operand;
 pub use ops::pool::{AvgPoolOptions, MaxPoolOptions};

@@ -20,6 +20,18 @@ use crate::random::RngWord;
 
 /// A lazy multi-dimensional array on a device.
 ///
+/// ```
+/// use panoply_tensor::{DType, Tensor};
+///
+/// let x = Tensor::from_slice(&[1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0], [2, 3]);
+/// let centered = &x - x.mean(0); // means of the columns, broadcast
+/// assert_eq!(centered.to_vec::<f32>()?, [-1.5, -1.5, -1.5, 1.5, 1.5, 1.5]);
+/// assert_eq!(x.matmul(&Tensor::ones([3, 1], DType::F32)).to_vec::<f32>()?, [6.0, 15.0]);
+/// let loss = x.square().sum(..);
+/// assert_eq!(loss.gradients(&[&x])?[0].to_vec::<f32>()?, [2.0, 4.0, 6.0, 8.0, 10.0, 12.0]);
+/// # Ok::<(), panoply_tensor::Error>(())
+/// ```
+///
 /// # Properties
 /// A tensor can carry a mistake in place of a value, and a [`crate::Dim`] has a length that is known late. Therefore
 /// [`Tensor::shape`], [`Tensor::dims`] (of exactly N axes), [`Tensor::size`] (of one axis), [`Tensor::ndim`] and

@@ -51,7 +51,7 @@ const RULES: &[Rule] = &[
     Rule { name: "packages", reason: "`cargo package` requires it", check: Check::Tree(imports::packages) },
     Rule {
         name: "forbid-unsafe",
-        reason: "unsafe is limited to driver, cpu, driver-sim and a few places of ir, device, compile and runtime",
+        reason: "unsafe is limited to driver, cpu, driver-sim and a few places of ir, device, compile, runtime and cli",
         check: Check::Tree(text::forbid_unsafe),
     },
     Rule { name: "safety", reason: "every unsafe block states why it is sound", check: Check::File(text::safety) },

@@ -49,7 +49,7 @@ pub fn run(BenchDevicesCommand { options, all_devices }: &BenchDevicesCommand) -
     };
     let mut failed = false;
     if !options.jsonl {
-        println!("  {:<26} {:>12} {:>21}  of peak", "", "time", "rate");
+        println!("  {:<26} {:>12} {:>21}  of peak", "measurement", "time", "rate");
     }
     if options.device.name().is_none() {
         discovery(options)?;

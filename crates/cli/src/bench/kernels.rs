@@ -99,7 +99,7 @@ pub fn run(BenchKernelsCommand { options, size }: &BenchKernelsCommand) -> Resul
     };
     let mut failed = 0;
     if !options.jsonl {
-        println!("  {:<14} {:>12} {:>12} {:>13}   {:<11} result", "", "time", "memory", "arithmetic", "of triad");
+        println!("  {:<14} {:>12} {:>12} {:>13}   {:<11} result", "kernel", "time", "memory", "arithmetic", "of triad");
     }
     measure(device, size, options.min_time, &mut |builtin, outcome, limit| {
         failed += usize::from(!outcome.verdict.passed());

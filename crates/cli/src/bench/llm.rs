@@ -41,9 +41,9 @@ pub struct BenchLlmCommand {
     threads: ThreadArgs,
     #[command(flatten)]
     device: DeviceArgs,
-    /// Print one JSON document on stdout
-    #[arg(long)]
-    json: bool,
+    /// Print a JSON line on stdout
+    #[arg(long, visible_alias = "json")]
+    jsonl: bool,
 }
 
 /// Seconds for which the bandwidth is measured.
@@ -75,8 +75,8 @@ pub fn run(arguments: &BenchLlmCommand) -> Result<ExitCode> {
         let rates = [prefill as f64 / median(|times| times[0]), decode as f64 / median(|times| times[1])];
         let share = rates[1] * weights_per_token as f64 / (gbps * 1e9);
         let threads = device.info().compute_units;
-        if arguments.json {
-            output::print_json(&choice.document(json!({
+        if arguments.jsonl {
+            output::print_json_line(&choice.document(json!({
                 "model": arguments.model.to_string_lossy(),
                 "threads": threads, "load_seconds": load_seconds,
                 "prefill_tokens": prefill, "prefill_tokens_per_second": rates[0],

@@ -87,10 +87,9 @@ impl Panel {
         }
         let (bottom, end) = (HEIGHT - BOTTOM, WIDTH - RIGHT);
         svg += &format!("<path class=\"axis\" d=\"M{left} {TOP}V{bottom}H{end}\"/>\n");
-        let every = (epochs.len().div_ceil(10)).max(1);
-        for epoch in epochs.iter().filter(|epoch| (**epoch - first).is_multiple_of(every)) {
+        for epoch in epoch_ticks(first, last) {
             svg +=
-                &format!("<text x=\"{:.1}\" y=\"{}\" text-anchor=\"middle\">{epoch}</text>", x(*epoch), bottom + 18.0);
+                &format!("<text x=\"{:.1}\" y=\"{}\" text-anchor=\"middle\">{epoch}</text>", x(epoch), bottom + 18.0);
         }
         svg += &format!("\n<text x=\"{}\" y=\"{}\" text-anchor=\"end\">epoch</text>\n", end, HEIGHT - 6.0);
         if let Some(best) = best {
@@ -137,6 +136,15 @@ pub fn ticks(low: f64, high: f64) -> Vec<f64> {
     (first..=last.max(first + 1)).map(|at| at as f64 * step).collect()
 }
 
+/// Returns at most ten epochs that are multiples of 1, 2 or 5 times a power of ten.
+fn epoch_ticks(first: usize, last: usize) -> impl Iterator<Item = usize> {
+    let powers = std::iter::successors(Some(1usize), |power| power.checked_mul(10));
+    let mut steps = powers.flat_map(|power| [1, 2, 5].map(|factor| power.saturating_mul(factor)));
+    let count = |step: usize| last / step - first.saturating_sub(1) / step;
+    let step = steps.find(|step| count(*step) <= 10).unwrap_or(usize::MAX);
+    (first.div_ceil(step)..=last / step).map(move |at| at * step)
+}
+
 /// Formats a number without trailing zeros.
 pub fn tidy(number: f64) -> String {
     if number != 0.0 && number.abs() < 1e-4 {
@@ -164,6 +172,17 @@ mod tests {
                 "{ticks:?}"
             );
         }
+    }
+
+    #[test]
+    fn epochs_on_the_axis_are_round() {
+        assert_eq!(epoch_ticks(1, 3).collect::<Vec<usize>>(), [1, 2, 3]);
+        assert_eq!(epoch_ticks(1, 10).count(), 10);
+        assert_eq!(epoch_ticks(1, 20).collect::<Vec<usize>>(), [2, 4, 6, 8, 10, 12, 14, 16, 18, 20]);
+        assert_eq!(epoch_ticks(1, 30).collect::<Vec<usize>>(), [5, 10, 15, 20, 25, 30]);
+        assert_eq!(epoch_ticks(95, 130).collect::<Vec<usize>>(), [95, 100, 105, 110, 115, 120, 125, 130]);
+        assert_eq!(epoch_ticks(1, 12345).collect::<Vec<usize>>(), [2000, 4000, 6000, 8000, 10000, 12000]);
+        assert_eq!(epoch_ticks(0, 0).collect::<Vec<usize>>(), [0]);
     }
 
     #[test]

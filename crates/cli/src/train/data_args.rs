@@ -1,6 +1,5 @@
 //! Options for reading training data, from the command line or the section `[data]` of a FILE.toml.
 
-use clap::builder::BoolishValueParser;
 use clap::{Args, ValueEnum};
 use panoply::nn::data::TextEncoding;
 use panoply::nn::data::reader::{DecimalMark, MissingValues, ReadOptions, Task};
@@ -28,7 +27,7 @@ pub struct DataArgs {
     #[arg(long, visible_alias = "sequence", value_name = "COLUMN")]
     pub sequence_column: Option<String>,
     /// The first line of a table contains column names [default: detected]
-    #[arg(long, value_name = "BOOL", value_parser = BoolishValueParser::new(), hide_possible_values = true, num_args = 0..=1,
+    #[arg(long, value_name = "BOOL", value_parser = parse_bool, num_args = 0..=1,
         require_equals = true, default_missing_value = "true")]
     pub header: Option<bool>,
     /// The first line of a table is an example
@@ -174,6 +173,14 @@ impl DataArgs {
 fn encoding(text: &str) -> Result<TextEncoding, String> {
     TextEncoding::from_name(text)
         .ok_or_else(|| "take a name such as utf-8, latin1, windows-1252 or utf-16le".to_string())
+}
+
+fn parse_bool(text: &str) -> Result<bool, String> {
+    match text.to_ascii_lowercase().as_str() {
+        "true" | "yes" | "on" | "1" => Ok(true),
+        "false" | "no" | "off" | "0" => Ok(false),
+        _ => Err("expected true or false".to_string()),
+    }
 }
 
 fn image_size(text: &str) -> Result<(usize, usize), String> {

@@ -28,7 +28,7 @@ pub struct TrainOptions {
 #[derive(Args, Clone, Debug, Default)]
 pub struct LengthArgs {
     /// Number of epochs [default: 30; for `mlp` on a table of fewer than 10000 rows 60, of fewer than 100 rows 300]
-    #[arg(long, aliases = ["num-epochs", "max-epochs"], value_parser = parse_count)]
+    #[arg(long, aliases = ["epoch", "num-epochs", "max-epochs"], value_parser = parse_count)]
     epochs: Option<usize>,
     /// Train whole epochs until at least this many batches have been processed
     #[arg(long, value_parser = parse_count, conflicts_with = "epochs")]
@@ -64,7 +64,7 @@ pub struct TrainArgs {
     #[arg(
         long,
         visible_alias = "max-grad-norm",
-        aliases = ["clip-grad-norm", "gradient-clip-val", "clipnorm"],
+        aliases = ["clip-grad-norm", "grad-clip", "gradient-clip-val", "clipnorm"],
         value_parser = parse_positive,
         allow_negative_numbers = true
     )]
@@ -83,7 +83,7 @@ pub struct TrainArgs {
     pub lr_schedule: Option<LrScheduleKind>,
     /// Decay of an exponential moving average of the parameters, such as 0.999; the average is evaluated and saved as the model; 0 turns it
     /// off [default: 0.99 for `mlp` on a table, otherwise off]
-    #[arg(long, value_name = "DECAY", value_parser = parse_fraction, allow_negative_numbers = true)]
+    #[arg(long, alias = "ema", value_name = "DECAY", value_parser = parse_fraction, allow_negative_numbers = true)]
     pub ema_decay: Option<f64>,
     /// Element type of layer computations; parameters stay f32 [default: f32]
     #[arg(long, visible_alias = "dtype", value_enum)]
@@ -109,7 +109,7 @@ pub struct TrainArgs {
     )]
     pub val_split: Option<ValSplit>,
     /// Seed of initial weights, example order and dropout [default: 0]
-    #[arg(long, alias = "random-seed")]
+    #[arg(long, aliases = ["random-seed", "random-state"])]
     pub seed: Option<u64>,
 }
 

@@ -320,3 +320,13 @@ fn run_reports_invalid_models_and_settings() {
     assert!(error(&["run", TINY_LLAMA, "a", "--temperature", "-1"]).contains("temperature -1 is not"));
     assert!(error(&["run", TINY_LLAMA, "a", "--context-length", "65"]).contains("context length 65"));
 }
+
+/// A Vulkan layer of Mesa writes an error if no user is logged in; the command turns it off.
+#[test]
+fn devices_are_listed_without_messages_of_drivers() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_panoply"));
+    let command = command.arg("devices").env_remove("XDG_RUNTIME_DIR").env_remove("NODEVICE_SELECT");
+    let output = command.output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && !errors.contains("XDG_RUNTIME_DIR"), "{errors}");
+}

@@ -450,3 +450,22 @@ fn options_have_the_names_of_other_frameworks() {
                     seed 0; loss cross_entropy\n";
     assert!(stderr.contains(resolved), "{stderr}");
 }
+
+/// Errors about options name those that were given, and how a value is written.
+#[test]
+fn errors_about_options_name_what_was_given() {
+    let dir = TempDir::new("option-errors");
+    dir.write("x.csv", "a,b\n1,2\n3,4\n");
+    let refusal = dir.refused(&["train", "--resume", "run", "--lr", "0.1"]);
+    assert!(refusal.contains("cannot be used with '--learning-rate <LEARNING_RATE>'"), "{refusal}");
+    let refusal = dir.refused(&["train", "--resume", "run", "--lr=0.1", "--seed", "3"]);
+    assert!(refusal.contains("--learning-rate") && refusal.contains("--seed"), "{refusal}");
+    assert!(!refusal.contains("--epochs"), "{refusal}");
+    let refusal = dir.refused(&["train", "x.csv", "--header", "maybe"]);
+    assert!(refusal.contains("'--header=maybe'"), "{refusal}");
+    let refusal = dir.refused(&["train", "x.csv", "--header=maybe"]);
+    assert!(refusal.contains("invalid value 'maybe'") && refusal.contains("expected true or false"), "{refusal}");
+    // PyTorch's and Keras' spelling with underscores.
+    let refusal = dir.refused(&["train", "x.csv", "--batch_size", "0"]);
+    assert!(refusal.contains("invalid value '0' for '--batch-size"), "{refusal}");
+}

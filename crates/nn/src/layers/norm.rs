@@ -96,6 +96,7 @@ impl Layer for RmsNorm {
 module!(RmsNorm { weight });
 
 /// Group normalization: zero mean and unit variance over groups of channels of `[batch, channels, …]`. [Wu and He 2018]
+#[doc(alias = "InstanceNorm")]
 #[derive(Clone, Debug)]
 pub struct GroupNorm {
     /// Scale, `[channels]`.

@@ -2,8 +2,8 @@
 
 use panoply_nn::data::Dataset;
 use panoply_nn::{
-    AdamW, AdaptiveAvgPool, AveragedModel, BatchNorm, Conv2d, Embedding, Flatten, ForwardContext, Lambda, Layer,
-    Linear, Loss, LossKind, Lstm, MaxPool, Module, MultiHeadAttention, Param, ParamGroup, ParamVisitor,
+    AdamW, AdaptiveAvgPool, AveragedModel, BatchNorm, Conv2d, Dropout, Embedding, Flatten, ForwardContext, Lambda,
+    Layer, Linear, Loss, LossKind, Lstm, MaxPool, Module, MultiHeadAttention, Param, ParamGroup, ParamVisitor,
     ParamVisitorMut, Sequential, Sgd, TransformerConfig, TransformerEncoderLayer, evaluate, init,
     sinusoidal_positional_encoding,
 };
@@ -301,6 +301,36 @@ fn tied_weights_are_one_parameter() {
         for (have, want) in values(&tied).iter().zip(want) {
             assert!((have - want).abs() < 1e-6, "{have}, expected {want}");
         }
+    });
+}
+
+/// The generator draws again between the forward pass and the step; the step is that of an undisturbed pass.
+#[test]
+fn a_pass_without_its_generator_makes_the_same_step() {
+    on_cpu(|| {
+        let x = Tensor::ones([5, 3], DType::F32);
+        let trained = |released: bool| {
+            let mut rng = Rng::seed_from_u64(3);
+            let mut model =
+                Sequential::new().add(Linear::new(3, 4, &mut rng)).add(BatchNorm::new(4)).add(Dropout { p: 0.5 });
+            let mut pass = ForwardContext::train(&mut rng);
+            let loss = model.forward(&x, &mut pass).square().mean(..);
+            if released {
+                let pass = pass.without_rng();
+                assert!(pass.is_training());
+                rng.normal([2]);
+                Sgd::new(0.1).step(&mut model, loss, pass).unwrap();
+            } else {
+                Sgd::new(0.1).step(&mut model, loss, pass).unwrap();
+            }
+            values(&model)
+        };
+        assert_eq!(trained(true), trained(false));
+        // A layer that needs the generator does not silently compute as in evaluation.
+        let mut rng = Rng::seed_from_u64(3);
+        let output = Dropout { p: 0.5 }.forward(&x, &mut ForwardContext::train(&mut rng).without_rng());
+        let error = output.to_vec::<f32>().unwrap_err();
+        assert!(error.message().contains("without_rng"), "{error}");
     });
 }
 

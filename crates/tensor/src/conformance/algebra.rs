@@ -1,7 +1,9 @@
 //! The op table, continued: Fourier transforms, factorizations.
 
+use panoply_ir::DType;
+
 use super::row::{Row, any, flat, smooth};
-use crate::{Eigh, FftNorm, FftOptions, Lu, Qr, Slogdet, Svd, Tensor, Triangle};
+use crate::{Eig, Eigh, FftNorm, FftOptions, Lu, Qr, Slogdet, Svd, Tensor, Triangle};
 
 /// Every row.
 pub const ROWS: &[Row] = &[
@@ -64,6 +66,16 @@ pub const ROWS: &[Row] = &[
         (&vectors * values.sin().unsqueeze(-2)).matmul(&vectors.t())
     }),
     smooth("eigh, values", &[any(&[7, 7])], |x| apart(&x[0]).eigh().values),
+    // Matrix functions of general matrices, which do not depend on the order of the eigenvalues.
+    smooth("eig", &[any(&[2, 5, 5])], |x| {
+        let Eig { values, vectors } = split(&x[0]).eig();
+        let weights = values.complex_mul(&values).real().unsqueeze(-2);
+        (vectors.complex_abs().square() * weights).sum(-1)
+    }),
+    smooth("eig, values", &[any(&[7, 7])], |x| {
+        let values = split(&x[0]).eig().values;
+        ((values.real() / 4.0).exp() * values.imag().cos()).sum(-1)
+    }),
     smooth("svd", &[any(&[2, 6, 4])], |x| {
         let Svd { u, s, vh } = spread(&x[0]).svd();
         (&u * s.sin().unsqueeze(-2)).matmul(&vh)
@@ -96,6 +108,16 @@ fn positive(x: &Tensor) -> Tensor {
 fn apart(x: &Tensor) -> Tensor {
     let &[.., size, _] = x.0.shape.dims() else { return x.clone() };
     x / 16.0 + Tensor::arange(size).cast(x.dtype()).diag_embed()
+}
+
+/// Returns matrices that are not symmetric, with well separated real and complex eigenvalues; a mistake is returned unchanged.
+fn split(x: &Tensor) -> Tensor {
+    let &[.., size, _] = x.0.shape.dims() else { return x.clone() };
+    // Blocks [[c, -1], [1, c]], with eigenvalues c ± i.
+    let (row, column) = (Tensor::arange(size).unsqueeze(1), Tensor::arange(size));
+    let (block, step) = (&row / 2, &row - &column);
+    let inside = block.eq(&(&column / 2)).cast(DType::I32);
+    x / 16.0 + (inside * step).cast(x.dtype()) + (Tensor::arange(size) / 2 * 3).cast(x.dtype()).diag_embed()
 }
 
 /// Returns matrices with well separated singular values; a mistake is returned unchanged.

@@ -69,6 +69,8 @@ impl Tensor {
     ///
     /// # Errors
     /// A tensor is not a float, or no differentiable path leads to `input`.
+    #[doc(alias = "jacrev")]
+    #[doc(alias = "jacfwd")]
     #[track_caller]
     pub fn jacobian(&self, input: &Tensor) -> Result<Tensor> {
         let place = Location::caller();

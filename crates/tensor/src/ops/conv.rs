@@ -5,6 +5,7 @@
 //! is one matrix product of the filters with the windows of the input as columns (im2col). Where no routine supports
 //! that either, the windows are index arithmetic inside the kernel and are never stored.
 
+use std::fmt;
 use std::panic::Location;
 
 use panoply_ir::routine::{self, ConvAxis, Routine};
@@ -31,6 +32,14 @@ pub struct ConvOptions<const N: usize> {
 impl<const N: usize> Default for ConvOptions<N> {
     fn default() -> ConvOptions<N> {
         ConvOptions { stride: [1; N], padding: [0; N], dilation: [1; N], groups: 1 }
+    }
+}
+
+/// Lists the options.
+impl<const N: usize> fmt::Display for ConvOptions<N> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ConvOptions { stride, padding, dilation, groups } = self;
+        write!(f, "stride {stride:?}, padding {padding:?}, dilation {dilation:?}, groups {groups}")
     }
 }
 
@@ -140,7 +149,7 @@ impl Tensor {
         };
         if conv.positions(&x[2..], &w[2..]).is_none() {
             let message = format!("conv: filters of {:?} do not fit padded lengths of {self:?}", &w[2..]);
-            return Tensor::mistake(Error::mistake(message).note(format!("{conv:?}")));
+            return Tensor::mistake(Error::mistake(message).note(conv.to_string()));
         }
         let [output] = CompositeOp {
             name: "conv",
@@ -356,7 +365,7 @@ impl Tensor {
             return wrong(format!("there are no elements along axis {axis}"));
         }
         if !conv.stays_small(x, w) {
-            return wrong(format!("{conv:?} needs more bytes than the address space"));
+            return wrong(format!("a convolution with {conv} needs more bytes than the address space"));
         }
         let seen = if axis == 1 { w[1].saturating_mul(conv.groups) } else { w[0] };
         if x[1] != seen || !w[0].is_multiple_of(conv.groups) {

@@ -26,6 +26,7 @@ impl Tensor {
     /// Resizes the last N axes to these sizes, as PyTorch's `F.interpolate`.
     ///
     /// Linear modes take floats.
+    #[doc(alias = "Upsample")]
     #[track_caller]
     pub fn interpolate<const N: usize>(&self, size: [usize; N], mode: InterpolateMode) -> Tensor {
         match mode {

@@ -11,6 +11,7 @@ impl Tensor {
     ///
     /// A vector on the left is a row, on the right a column, and the added axis is removed from the result, as in
     /// NumPy.
+    #[doc(alias = "mv")]
     #[doc(alias = "mm")]
     #[doc(alias = "bmm")]
     #[track_caller]

@@ -12,9 +12,11 @@
 //! Decomposition, 2016; Walter, Lehmann and Lamour, On Evaluating Higher-Order Derivatives of the QR Decomposition, 2012;
 //! Joffrain, Low, Quintana-Ortí, van de Geijn and Van Zee, Accumulating Householder Transformations, Revisited, 2006.
 
+mod eig;
 mod eigen;
 mod kernels;
 mod lu;
+mod schur;
 mod svd;
 
 use std::panic::Location;
@@ -25,6 +27,7 @@ use panoply_ir::{DType, Error, Scalar, Shape};
 
 use crate::call::CompositeOp;
 use crate::tensor::Tensor;
+pub use eig::Eig;
 pub use eigen::Eigh;
 use kernels::BLOCK;
 pub use lu::Lu;

@@ -221,6 +221,9 @@ impl Tensor {
     }
 
     /// Returns the Huber losses: squared within `delta` of the target and linear beyond. [Huber 1964]
+    #[doc(alias = "smooth_l1_loss")]
+    #[doc(alias = "HuberLoss")]
+    #[doc(alias = "SmoothL1Loss")]
     #[track_caller]
     pub fn huber_loss(&self, target: &Tensor, delta: f64, reduction: Reduction) -> Tensor {
         let operands = [self, target];
@@ -283,6 +286,8 @@ impl Tensor {
 
     /// Returns the binary cross-entropy of probabilities in 0 ..= 1 for targets in 0 ..= 1. Logarithms are clamped at
     /// -100, as in PyTorch.
+    #[doc(alias = "BCELoss")]
+    #[doc(alias = "BCEWithLogitsLoss")]
     #[track_caller]
     pub fn binary_cross_entropy(&self, target: &Tensor, reduction: Reduction) -> Tensor {
         let [probabilities, target] = match self.broadcast_with(target) {

@@ -264,6 +264,8 @@ impl Tensor {
     /// Returns for each of `values` the number of elements of this sorted vector below it, or for [`Side::Right`] not
     /// above it, as i32. NaN counts as larger than everything, as in [`Tensor::sort`]. Short vectors are compared
     /// exhaustively, longer ones by binary search.
+    #[doc(alias = "bucketize")]
+    #[doc(alias = "digitize")]
     #[track_caller]
     pub fn searchsorted(&self, values: &Tensor, side: Side) -> Tensor {
         if let Some(mistake) = [self, values].into_iter().find(|operand| operand.is_mistake()) {

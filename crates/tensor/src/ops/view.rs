@@ -1,5 +1,6 @@
 //! Views: other shapes and parts of the same elements, without copies; concatenation.
 
+use std::fmt;
 use std::ops::{Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
 
 use panoply_ir::graph::{Op, Slice};
@@ -39,6 +40,22 @@ impl TensorIndex {
         match self {
             TensorIndex::Slice { start, end, .. } => TensorIndex::Slice { start, end, step },
             TensorIndex::Index(_) | TensorIndex::NewAxis | TensorIndex::Ellipsis => self,
+        }
+    }
+}
+
+/// Writes the index as Rust does: `5`, `-2..`, `..`.
+impl fmt::Display for TensorIndex {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            TensorIndex::Slice { start, end, step } => {
+                let bound = |at: &Option<isize>| at.map_or_else(String::new, |at| at.to_string());
+                let range = format!("{}..{}", bound(start), bound(end));
+                if *step == 1 { f.write_str(&range) } else { write!(f, "({range}).step_by({step})") }
+            }
+            TensorIndex::Index(position) => write!(f, "{position}"),
+            TensorIndex::NewAxis => f.write_str("NewAxis"),
+            TensorIndex::Ellipsis => f.write_str("Ellipsis"),
         }
     }
 }
@@ -381,7 +398,11 @@ impl Tensor {
                 TensorIndex::Slice { start, end, step } => range_within(start, end, step, dims[axis]),
             };
             let Some(slice) = slice else {
-                let message = format!("slice: {index:?} does not fit axis {axis} of {self:?}");
+                let what = match index {
+                    TensorIndex::Index(_) => "is out of range for",
+                    TensorIndex::Slice { .. } | TensorIndex::NewAxis | TensorIndex::Ellipsis => "does not fit",
+                };
+                let message = format!("slice: {index} {what} axis {axis} of {self:?}");
                 return Tensor::mistake(Error::mistake(message));
             };
             if !matches!(index, TensorIndex::Index(_)) {

@@ -1,7 +1,9 @@
 //! Factorizations: products of the factors, matrices without a factorization, extreme magnitudes, batches. Second derivatives are compared
 //! with finite differences.
 
-use panoply_tensor::{DType, Device, Eigh, Lu, Qr, Rng, Slogdet, Svd, Tensor, Triangle};
+mod eig;
+
+use panoply_tensor::{DType, Device, Eig, Eigh, Lu, Qr, Rng, Slogdet, Svd, Tensor, Triangle};
 
 fn on_cpu(work: impl FnOnce()) {
     Device::get("cpu").unwrap().scope(work);
@@ -67,6 +69,12 @@ fn permuted_rows_equal_the_product_of_l_and_u() {
                 assert!(each.chunks(n).all(|each| each.iter().copied().eq(0..n as i32)), "{n} in {dtype}");
             }
         }
+        // Of a singular matrix, rounding errors decide on the pivots; the product is still the matrix.
+        let column = random(&[2, 45, 1]);
+        let singular = &column + Tensor::zeros([45], DType::F32);
+        let Lu { perm: order, l, u } = singular.lu();
+        let rows = singular.take_along_dim(&order.unsqueeze(-1).broadcast_to(singular.shape().unwrap()), 1);
+        assert!(largest(&(l.matmul(&u) - rows)) <= 2e-6 * largest(&column));
         // A column of zeros is unchanged, and NaN keeps its position.
         let Lu { l, u, .. } = Tensor::from_slice(&[0f32, 1.0, 0.0, 2.0], [2, 2]).lu();
         assert_eq!(
@@ -298,18 +306,29 @@ fn powers_of_matrices_are_repeated_products() {
 
 type Loss = fn(&Tensor) -> Tensor;
 
+/// Returns a constant matrix of this size with complex eigenvalues.
+fn turned(x: &Tensor) -> Tensor {
+    let places = Tensor::arange(x.shape().unwrap().dims()[0]).cast(x.dtype());
+    places.unsqueeze(1) - &places
+}
+
 /// Compares the second derivative along a direction with differences of the first, in f64.
 #[test]
 fn factorizations_have_second_derivatives() {
     on_cpu(|| {
         let start = random(&[4, 4]).cast(DType::F64) * 0.4 + identity(4, DType::F64) * 2.0;
         let direction = Rng::seed_from_u64(8).normal([4, 4]).cast(DType::F64);
-        let losses: [(&str, Loss); 10] = [
+        let losses: [(&str, Loss); 12] = [
             ("det", |x| x.det().sin().sum(..) + x.slogdet().logabsdet.exp().sum(..)),
             ("eigenvalues", |x| (x + x.t()).eigh().values.exp().sum(..)),
             ("eigenvectors", |x| {
                 let Eigh { values, vectors } = (x + x.t()).eigh();
                 (&vectors * values.sin().unsqueeze(-2)).matmul(&vectors.t()).exp().sum(..)
+            }),
+            ("complex eigenvalues", |x| (x + turned(x)).eig().values.complex_abs().sin().sum(..)),
+            ("complex eigenvectors", |x| {
+                let Eig { values, vectors } = (x + turned(x)).eig();
+                (vectors.complex_abs().square() * values.imag().exp().unsqueeze(-2)).exp().sum(..)
             }),
             ("cholesky", |x| (x.matmul(&x.t()).cholesky() + 1.0).square().sum(..)),
             ("qr", |x| (x.qr().q + 0.3).square().sum(..) + x.qr().r.exp().sum(..)),

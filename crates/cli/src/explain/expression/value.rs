@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::mem::discriminant;
 
-use panoply::{Axes, DType, Eigh, FftNorm, Lu, Operand, Qr, Reduction, Slogdet, Svd, Tensor, ValuesWithIndices};
+use panoply::{Axes, DType, Eig, Eigh, FftNorm, Lu, Operand, Qr, Reduction, Slogdet, Svd, Tensor, ValuesWithIndices};
 
 /// A value in an expression.
 #[derive(Clone)]
@@ -67,6 +67,7 @@ macro_rules! lists {
 }
 
 lists! {
+    Eig { values, vectors }
     Eigh { values, vectors }
     Lu { perm, l, u }
     Qr { q, r }

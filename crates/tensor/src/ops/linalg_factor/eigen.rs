@@ -29,6 +29,7 @@ impl Tensor {
     /// Returns the eigenvalues `[…, n]` of symmetric matrices `[…, n, n]` of f32 or f64 in ascending order, and the
     /// eigenvectors as columns `[…, n, n]`, each of length 1 and of either sign. A matrix that is not symmetric is
     /// replaced by the mean of it and its transpose. The gradient of the eigenvectors needs distinct eigenvalues.
+    #[doc(alias = "eigvalsh")]
     #[track_caller]
     pub fn eigh(&self) -> Eigh {
         if let Err(mistake) = self.matrices("eigh", true) {

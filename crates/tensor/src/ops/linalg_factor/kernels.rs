@@ -14,64 +14,64 @@ pub fn of(dtype: DType, single: fn() -> Result<Kernel>, double: fn() -> Result<K
 }
 
 /// A kernel builder with shorter methods.
-struct Writer {
-    b: Builder,
-    dtype: DType,
+pub(super) struct Writer {
+    pub b: Builder,
+    pub dtype: DType,
 }
 
 impl Writer {
-    fn new<T: Element>(name: &str) -> Writer {
+    pub fn new<T: Element>(name: &str) -> Writer {
         Writer { b: Builder::new(name), dtype: T::DTYPE }
     }
 
-    fn add(&mut self, x: ExprId, y: ExprId) -> ExprId {
+    pub fn add(&mut self, x: ExprId, y: ExprId) -> ExprId {
         self.b.alu(Alu::Add, &[x, y])
     }
 
-    fn sub(&mut self, x: ExprId, y: ExprId) -> ExprId {
+    pub fn sub(&mut self, x: ExprId, y: ExprId) -> ExprId {
         self.b.alu(Alu::Sub, &[x, y])
     }
 
-    fn mul(&mut self, x: ExprId, y: ExprId) -> ExprId {
+    pub fn mul(&mut self, x: ExprId, y: ExprId) -> ExprId {
         self.b.alu(Alu::Mul, &[x, y])
     }
 
-    fn div(&mut self, x: ExprId, y: ExprId) -> ExprId {
+    pub fn div(&mut self, x: ExprId, y: ExprId) -> ExprId {
         self.b.alu(Alu::Div, &[x, y])
     }
 
-    fn less(&mut self, x: ExprId, y: ExprId) -> ExprId {
+    pub fn less(&mut self, x: ExprId, y: ExprId) -> ExprId {
         self.b.alu(Alu::Lt, &[x, y])
     }
 
-    fn select(&mut self, condition: ExprId, yes: ExprId, no: ExprId) -> ExprId {
+    pub fn select(&mut self, condition: ExprId, yes: ExprId, no: ExprId) -> ExprId {
         self.b.alu(Alu::Select, &[condition, yes, no])
     }
 
     /// Returns a constant of the elements' type.
-    fn float(&mut self, value: f64) -> ExprId {
+    pub fn float(&mut self, value: f64) -> ExprId {
         self.b.constant(Scalar::from_f64(self.dtype, value))
     }
 
     /// Returns a scalar argument as an index.
-    fn size(&mut self, name: &str) -> ExprId {
+    pub fn size(&mut self, name: &str) -> ExprId {
         let value = self.b.scalar(name, DType::U32);
         let value = self.b.cast(Type::Index, value);
         self.b.bind(&format!("{name}_elems"), value)
     }
 
     /// Returns the position `first + row · width + column`.
-    fn at(&mut self, first: ExprId, row: ExprId, width: ExprId, column: ExprId) -> ExprId {
+    pub fn at(&mut self, first: ExprId, row: ExprId, width: ExprId, column: ExprId) -> ExprId {
         let row = self.mul(row, width);
         let row = self.add(first, row);
         self.add(row, column)
     }
 
-    fn load(&mut self, memory: MemId, at: ExprId) -> ExprId {
+    pub fn load(&mut self, memory: MemId, at: ExprId) -> ExprId {
         self.b.load(memory, at, Guard::Checked)
     }
 
-    fn store(&mut self, memory: MemId, at: ExprId, value: ExprId) {
+    pub fn store(&mut self, memory: MemId, at: ExprId, value: ExprId) {
         self.b.store(memory, at, value, Guard::Checked);
     }
 
@@ -119,7 +119,7 @@ impl Writer {
     }
 
     /// Begins a loop over `start .. end`.
-    fn each(&mut self, name: &str, start: ExprId, end: ExprId, step: u64) -> ExprId {
+    pub fn each(&mut self, name: &str, start: ExprId, end: ExprId, step: u64) -> ExprId {
         let step = self.b.index(step);
         self.b.begin_for(name, start, end, step)
     }
@@ -132,13 +132,13 @@ impl Writer {
     }
 
     /// Declares an accumulator.
-    fn sum(&mut self, name: &str) -> LocalId {
+    pub fn sum(&mut self, name: &str) -> LocalId {
         let zero = self.float(0.0);
         self.b.declare(name, zero, true)
     }
 
     /// Adds a product to an accumulator.
-    fn accumulate(&mut self, sum: LocalId, x: ExprId, y: ExprId) {
+    pub fn accumulate(&mut self, sum: LocalId, x: ExprId, y: ExprId) {
         let (product, before) = (self.mul(x, y), self.b.get(sum));
         let after = self.add(before, product);
         self.b.assign(sum, after);

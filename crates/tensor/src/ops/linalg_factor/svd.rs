@@ -29,6 +29,7 @@ impl Tensor {
     /// Returns the singular value decomposition of matrices `[…, m, n]` of f32 or f64, PyTorch's with
     /// `full_matrices=False`. Pairs of singular vectors have either sign. The gradient of the vectors needs distinct
     /// singular values, and if m and n differ, none that is 0.
+    #[doc(alias = "svdvals")]
     #[track_caller]
     pub fn svd(&self) -> Svd {
         if let Err(mistake) = self.matrices("svd", false) {

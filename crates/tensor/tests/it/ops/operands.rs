@@ -125,11 +125,14 @@ fn limit_of(row: &Row, forms: &[Form]) -> f64 {
     }
 }
 
+/// Row whose result is not unique when elements of its operand are equal: rounding errors decide on the pivots of a singular matrix.
+const NOT_UNIQUE: &str = "order of lu";
+
 /// Draws a form for each operand; only forms that keep its values unless `uniform`.
 fn forms_of(row: &Row, number: &mut impl FnMut(usize) -> usize, uniform: bool) -> Vec<Form> {
     let one = |_| loop {
         let form = FORMS[number(FORMS.len())];
-        if form.keeps_values() || uniform {
+        if form.keeps_values() || (uniform && row.name != NOT_UNIQUE) {
             return form;
         }
     };
