@@ -12,6 +12,7 @@ mod random;
 mod reduce;
 
 use std::fmt;
+use std::panic::Location;
 use std::sync::Arc;
 
 use panoply_ir::Scalar;
@@ -68,8 +69,10 @@ impl DArray {
     ///
     /// # Errors
     /// The layout does not fit the shape.
+    #[track_caller]
     pub fn full(mesh: &Mesh, shape: impl Into<Shape>, value: impl Into<Scalar>, layout: &Layout) -> Result<DArray> {
         let (shape, value) = (shape.into().dims().to_vec(), value.into());
+        record(mesh, || format!("full({shape:?}, {value:?}, {:?})", layout.block()));
         let make = move |region: &[Span]| Tensor::full(lengths(region), value);
         DArray::create(mesh, shape, value.dtype, layout, "full", make)
     }
@@ -78,6 +81,7 @@ impl DArray {
     ///
     /// # Errors
     /// As of [`DArray::full`].
+    #[track_caller]
     pub fn zeros(mesh: &Mesh, shape: impl Into<Shape>, dtype: DType, layout: &Layout) -> Result<DArray> {
         DArray::full(mesh, shape, Scalar::from_i128(dtype, 0), layout)
     }
@@ -86,6 +90,7 @@ impl DArray {
     ///
     /// # Errors
     /// As of [`DArray::full`].
+    #[track_caller]
     pub fn ones(mesh: &Mesh, shape: impl Into<Shape>, dtype: DType, layout: &Layout) -> Result<DArray> {
         DArray::full(mesh, shape, Scalar::from_i128(dtype, 1), layout)
     }
@@ -94,9 +99,11 @@ impl DArray {
     ///
     /// # Errors
     /// The layout does not fit the shape, or the array has more than 2³² elements.
+    #[track_caller]
     pub fn uniform(mesh: &Mesh, seed: u64, shape: impl Into<Shape>, layout: &Layout) -> Result<DArray> {
         let shape = random_shape(shape)?;
         let whole = shape.clone();
+        record(mesh, || format!("uniform({seed}, {shape:?}, {:?})", layout.block()));
         DArray::create(mesh, shape, DType::F32, layout, "uniform", move |region| random::uniform(seed, &whole, region))
     }
 
@@ -104,9 +111,11 @@ impl DArray {
     ///
     /// # Errors
     /// As of [`DArray::uniform`].
+    #[track_caller]
     pub fn normal(mesh: &Mesh, seed: u64, shape: impl Into<Shape>, layout: &Layout) -> Result<DArray> {
         let shape = random_shape(shape)?;
         let whole = shape.clone();
+        record(mesh, || format!("normal({seed}, {shape:?}, {:?})", layout.block()));
         DArray::create(mesh, shape, DType::F32, layout, "normal", move |region| random::normal(seed, &whole, region))
     }
 
@@ -114,8 +123,10 @@ impl DArray {
     ///
     /// # Errors
     /// The layout does not fit the shape, or the tensor cannot be computed.
+    #[track_caller]
     pub fn distribute(mesh: &Mesh, values: &Tensor, layout: &Layout) -> Result<DArray> {
         let shape = values.shape()?.dims().to_vec();
+        record(mesh, || format!("distribute({shape:?}, {:?})", layout.block()));
         let whole = mesh.data(values)?;
         let mut array = DArray::unfilled(mesh, mesh.places()?, shape, values.dtype(), layout)?;
         for (number, at) in array.block_positions().into_iter().enumerate() {
@@ -178,10 +189,12 @@ impl DArray {
     ///
     /// # Errors
     /// The function changes the shape, or its expression is wrong.
+    #[track_caller]
     pub fn map<F>(&self, function: F) -> Result<DArray>
     where
         F: Fn(&Tensor) -> Tensor + Clone + Send + 'static,
     {
+        record(&self.mesh, || format!("map({:?})", self.shape));
         let example = function(&self.example());
         check_example("map", &example, self.shape.len())?;
         let mut result = self.unfilled_like(example.dtype());
@@ -200,10 +213,12 @@ impl DArray {
     ///
     /// # Errors
     /// The shapes do not fit, or the expression of the function is wrong.
+    #[track_caller]
     pub fn zip<F>(&self, other: &DArray, function: F) -> Result<DArray>
     where
         F: Fn(&Tensor, &Tensor) -> Tensor + Clone + Send + 'static,
     {
+        record(&self.mesh, || format!("zip({:?}, {:?})", self.shape, other.shape));
         let fits = |(a, b): (&usize, &usize)| a == b || *b == 1;
         if self.shape.len() != other.shape.len() || !self.shape.iter().zip(&other.shape).all(fits) {
             let message = format!("zip: an array of shape {:?} does not fit one of {:?}", other.shape, self.shape);
@@ -235,7 +250,9 @@ impl DArray {
     ///
     /// # Errors
     /// The layout does not fit the shape.
+    #[track_caller]
     pub fn to(&self, layout: &Layout) -> Result<DArray> {
+        record(&self.mesh, || format!("to({:?}, {:?})", self.shape, layout.block()));
         let layout = layout.resolved(&self.shape, self.places.len())?;
         if layout == self.layout {
             return Ok(self.clone());
@@ -248,8 +265,10 @@ impl DArray {
     ///
     /// # Errors
     /// A range does not fit its axis, or is a single index.
+    #[track_caller]
     pub fn slice(&self, ranges: impl IntoTensorIndices) -> Result<DArray> {
         let region = data::region(&self.shape, ranges)?;
+        record(&self.mesh, || format!("slice({:?}, {region:?})", self.shape));
         self.select(&region, &self.layout, "slice")
     }
 
@@ -257,7 +276,9 @@ impl DArray {
     ///
     /// # Errors
     /// The array does not have two axes.
+    #[track_caller]
     pub fn t(&self) -> Result<DArray> {
+        record(&self.mesh, || format!("t({:?})", self.shape));
         let &[rows, columns] = self.shape.as_slice() else {
             return Err(Error::mistake(format!("t: the array has shape {:?}, not two axes", self.shape)));
         };
@@ -276,7 +297,9 @@ impl DArray {
     ///
     /// # Errors
     /// A task that computes a block failed.
+    #[track_caller]
     pub fn collect(&self) -> Result<Tensor> {
+        record(&self.mesh, || format!("collect({:?})", self.shape));
         let mut parts = Vec::new();
         for at in self.block_positions() {
             parts.push(self.share_value(&at, |_| true, "collect")?);
@@ -292,6 +315,16 @@ impl DArray {
             joined.eval()?;
             Ok(joined)
         })
+    }
+}
+
+/// Records an operation that all ranks begin, with the line that calls it, so that ranks that run different programs are found.
+#[track_caller]
+fn record(mesh: &Mesh, operation: impl FnOnce() -> String) {
+    let place = Location::caller();
+    // Tasks run within their rank.
+    if let Some(group) = mesh.group().filter(|_| mesh.task().is_none()) {
+        group.record(format!("{} at {}:{}", operation(), place.file(), place.line()));
     }
 }
 

@@ -1,16 +1,21 @@
 //! The ranks of an MPI launcher as a process group for distributed training.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use panoply_device::Wire;
 use panoply_nn::ProcessGroup;
 use panoply_tensor::{Error, ErrorKind, Result};
 
 use crate::events::{EventKind, TimelineSwitch};
+use crate::history::{self, History};
 use crate::waits;
 
-/// Number of bytes in front of a value: 0, or which of [`ERROR_KINDS`] is sent in place of it, from 1; the number of bytes; and the label.
-const HEADER: usize = 96;
+/// Number of bytes in front of a value: 0, or which of [`ERROR_KINDS`] is sent in place of it, from 1; the number of bytes; the history of the
+/// sender; and the label.
+const HEADER: usize = 168;
+
+/// Position of the label in a header.
+const LABEL: usize = 9 + history::BYTES;
 
 /// Kinds of errors by their number in a header.
 const ERROR_KINDS: [ErrorKind; 10] = [
@@ -39,6 +44,7 @@ const MAX_ERROR_TEXT: usize = 1 << 16;
 pub struct RankGroup {
     wire: Arc<dyn Wire>,
     timeline: Arc<TimelineSwitch>,
+    history: Arc<Mutex<History>>,
 }
 
 impl RankGroup {
@@ -52,7 +58,7 @@ impl RankGroup {
 
     /// Creates a group over a connection.
     pub fn new(wire: Arc<dyn Wire>) -> RankGroup {
-        RankGroup { wire, timeline: Arc::default() }
+        RankGroup { wire, timeline: Arc::default(), history: Arc::default() }
     }
 
     /// Returns the timeline that shows the messages.
@@ -89,6 +95,11 @@ impl RankGroup {
         Ok(parts.into_iter().map(joined).collect())
     }
 
+    /// Appends an operation that all ranks begin to the history of this rank.
+    pub(crate) fn record(&self, operation: String) {
+        self.history.lock().unwrap_or_else(PoisonError::into_inner).record(operation);
+    }
+
     /// Sends bytes to another rank, or the error in place of them. Both ranks must use the same label.
     pub(crate) fn send_value(&self, to: usize, label: &str, value: &Result<Vec<u8>>) -> Result<()> {
         let (failed, bytes) = match value {
@@ -101,8 +112,9 @@ impl RankGroup {
         let mut header = [0; HEADER];
         header[0] = failed as u8;
         header[1..9].copy_from_slice(&(bytes.len() as u64).to_le_bytes());
-        let label = &label.as_bytes()[..label.len().min(HEADER - 9)];
-        header[9..9 + label.len()].copy_from_slice(label);
+        header[9..LABEL].copy_from_slice(&self.history.lock().unwrap_or_else(PoisonError::into_inner).to_bytes());
+        let label = &label.as_bytes()[..label.len().min(HEADER - LABEL)];
+        header[LABEL..LABEL + label.len()].copy_from_slice(label);
         let name = || format!("send {} to rank {to}", String::from_utf8_lossy(label));
         self.message(name, bytes.len(), || {
             self.wire.send(to, &header)?;
@@ -123,12 +135,17 @@ impl RankGroup {
         let _wait = waits::begin(self.wire.rank(), format!("{label} from rank {from}"));
         let mut header = [0; HEADER];
         self.wire.receive(from, &mut header)?;
-        let sent = String::from_utf8_lossy(&header[9..]).trim_end_matches('\0').to_string();
+        let sent = String::from_utf8_lossy(&header[LABEL..]).trim_end_matches('\0').to_string();
         let length = u64::from_le_bytes(*header[1..].first_chunk().expect("the header holds a length")) as usize;
         let failed = header[0] > 0;
-        let different = !sent.bytes().eq(label.bytes().take(HEADER - 9)) || (!failed && length != expected);
+        let own = self.wire.rank();
+        let difference = self.history.lock().unwrap_or_else(PoisonError::into_inner).difference(&header[9..LABEL]);
+        if let Some(difference) = difference {
+            let message = format!("rank {own} and rank {from} run different programs: {difference}");
+            return Err(Error::mistake(message).note(format!("rank {own} expects {label}, rank {from} sends {sent}")));
+        }
+        let different = !sent.bytes().eq(label.bytes().take(HEADER - LABEL)) || (!failed && length != expected);
         if different || length > expected.max(MAX_ERROR_TEXT) {
-            let own = self.wire.rank();
             let message =
                 format!("rank {own} expects {label} with {expected} bytes, rank {from} sends {sent} with {length}");
             return Err(Error::mistake(message).note("all ranks must run the same program with the same values"));

@@ -35,6 +35,7 @@ mod engine;
 mod events;
 mod graph;
 pub mod group;
+mod history;
 pub mod kernel_task;
 pub mod launch;
 pub mod mesh;

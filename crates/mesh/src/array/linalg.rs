@@ -6,7 +6,7 @@ use panoply_tensor::ops::linalg_factor::Triangle;
 use panoply_tensor::{DType, Error, Result, Tensor};
 
 use super::layout::positions;
-use super::{DArray, name};
+use super::{DArray, name, record};
 use crate::arguments::In;
 use crate::data::Future;
 
@@ -19,7 +19,9 @@ impl DArray {
     ///
     /// # Errors
     /// The operands are not matrices that fit each other.
+    #[track_caller]
     pub fn matmul(&self, other: &DArray) -> Result<DArray> {
+        record(&self.mesh, || format!("matmul({:?}, {:?})", self.shape, other.shape));
         let (&[m, k], &[other_k, n]) = (self.shape.as_slice(), other.shape.as_slice()) else {
             let message = format!("matmul: shapes {:?} and {:?} are not two matrices", self.shape, other.shape);
             return Err(Error::mistake(message));
@@ -79,7 +81,9 @@ impl DArray {
     ///
     /// # Errors
     /// The array is not a square matrix in square blocks.
+    #[track_caller]
     pub fn cholesky(&self) -> Result<DArray> {
+        record(&self.mesh, || format!("cholesky({:?})", self.shape));
         let [square, blocks] =
             [&self.shape[..], self.layout.block()].map(|lengths| lengths.len() == 2 && lengths[0] == lengths[1]);
         if !square || !blocks || !matches!(self.dtype, DType::F32 | DType::F64) {

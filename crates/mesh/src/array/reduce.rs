@@ -2,7 +2,7 @@
 
 use panoply_tensor::{DType, Error, Result, Tensor};
 
-use super::{DArray, name};
+use super::{DArray, name, record};
 use crate::arguments::In;
 use crate::data::Future;
 
@@ -47,6 +47,7 @@ impl DArray {
     ///
     /// # Errors
     /// The array has no elements, or a task that computes a block failed.
+    #[track_caller]
     pub fn sum(&self) -> Result<Tensor> {
         self.reduce_all(Reduction::Sum)
     }
@@ -55,6 +56,7 @@ impl DArray {
     ///
     /// # Errors
     /// As of [`DArray::sum`].
+    #[track_caller]
     pub fn max(&self) -> Result<Tensor> {
         self.reduce_all(Reduction::Max)
     }
@@ -63,6 +65,7 @@ impl DArray {
     ///
     /// # Errors
     /// As of [`DArray::sum`].
+    #[track_caller]
     pub fn min(&self) -> Result<Tensor> {
         self.reduce_all(Reduction::Min)
     }
@@ -71,6 +74,7 @@ impl DArray {
     ///
     /// # Errors
     /// As of [`DArray::sum`].
+    #[track_caller]
     pub fn mean(&self) -> Result<Tensor> {
         Ok(self.sum()? / self.shape.iter().product::<usize>() as f64)
     }
@@ -79,7 +83,9 @@ impl DArray {
     ///
     /// # Errors
     /// The axis does not exist or has length 0.
+    #[track_caller]
     pub fn sum_axis(&self, axis: usize) -> Result<DArray> {
+        record(&self.mesh, || format!("sum_axis({:?}, {axis})", self.shape));
         self.reduce(Reduction::Sum, axis)
     }
 
@@ -87,7 +93,9 @@ impl DArray {
     ///
     /// # Errors
     /// As of [`DArray::sum_axis`].
+    #[track_caller]
     pub fn max_axis(&self, axis: usize) -> Result<DArray> {
+        record(&self.mesh, || format!("max_axis({:?}, {axis})", self.shape));
         self.reduce(Reduction::Max, axis)
     }
 
@@ -95,11 +103,15 @@ impl DArray {
     ///
     /// # Errors
     /// As of [`DArray::sum_axis`].
+    #[track_caller]
     pub fn min_axis(&self, axis: usize) -> Result<DArray> {
+        record(&self.mesh, || format!("min_axis({:?}, {axis})", self.shape));
         self.reduce(Reduction::Min, axis)
     }
 
+    #[track_caller]
     fn reduce_all(&self, reduction: Reduction) -> Result<Tensor> {
+        record(&self.mesh, || format!("{}({:?})", reduction.name(), self.shape));
         let axes = 0..self.shape.len();
         let one = axes.into_iter().try_fold(self.clone(), |array, axis| array.reduce(reduction, axis))?;
         Ok(one.collect()?.reshape([0usize; 0]))

@@ -228,7 +228,7 @@ fn products_send_each_block_once_to_each_rank_that_needs_it() {
         // Reading one sum waits for nothing that is sent.
         product.map(|x| x + 0.0).map(drop)
     });
-    let (blocks, header, block) = (2 * 16, 96, 2 * 2 * 4);
+    let (blocks, header, block) = (2 * 16, 168, 2 * 2 * 4);
     assert_eq!(bytes, blocks * (header + block), "each block is sent to one other rank");
 }
 
@@ -255,8 +255,23 @@ fn ranks_that_run_different_programs_are_reported() {
         if m.group().is_some_and(|group| group.rank() == 0) { a.matmul(&a).map(drop) } else { a.collect().map(drop) }
     });
     let error = results[1].as_ref().unwrap_err();
+    let begins =
+        "rank 1 and rank 0 run different programs: the first different operation is number 2, collect([4, 4]) at ";
+    assert!(error.message().starts_with(begins) && error.message().contains("arrays.rs:"), "{error}");
+    assert_eq!(error.notes(), ["rank 1 expects collect(0,0), rank 0 sends matmul(0,0)"]);
+}
+
+/// The same messages with other numbers in them are found, too.
+#[test]
+fn ranks_that_draw_other_numbers_are_reported() {
+    let (results, _) = on_ranks(2, "cpu", |m| {
+        let (layout, rank) = (Layout::blocks([2, 2]), m.group().map_or(0, |group| group.rank()));
+        let a = DArray::uniform(m, 7 + rank as u64, [4, 4], &layout)?;
+        a.map(|x| x.exp())?.collect().map(drop)
+    });
+    let error = results[1].as_ref().unwrap_err();
     assert!(
-        error.message().starts_with("rank 1 expects collect(0,0) with 16 bytes, rank 0 sends matmul(0,0)"),
+        error.message().contains("the first different operation is number 1, uniform(8, [4, 4], [2, 2]) at "),
         "{error}"
     );
 }
