@@ -257,7 +257,7 @@ fn augmentations_are_applied_in_training_only() {
         (&["kinds.csv", "--augment", "random-shift=1"], "\n  the layers of `--augment` come first"),
         (
             &["kinds.csv", "--augment", "horizontal-flip"],
-            "layer 2 (random_horizontal_flip): expected [channels, lengths], got [1] from layer 1",
+            "layer 1 (random_horizontal_flip): expected [channels, lengths], got [1] from layer 0",
         ),
         (&["tale.txt", "--augment", "gaussian-noise=1"], "--augment cannot be used with text"),
     ] {

@@ -108,7 +108,7 @@ fn parse(text: &str) -> Result<(Network, FileSections), (usize, String)> {
         let layer = layer(table.get_ref()).map_err(|wrong| {
             let place =
                 wrong.within.iter().fold(LayerLocation::of(text, table), |place, (name, at)| place.part(name, *at));
-            (place.line(wrong.field.as_deref()), format!("layer {}{}", at + 1, wrong.what))
+            (place.line(wrong.field.as_deref()), format!("layer {at}{}", wrong.what))
         })?;
         network.layers.push(layer);
     }
@@ -233,7 +233,7 @@ fn part(kind: &str, name: &str, value: &mut Value) -> Result<(), FileError> {
     for (at, value) in layers.iter_mut().enumerate() {
         let Value::Table(table) = value else { continue };
         let inner = layer(table).map_err(|mut wrong| {
-            wrong.what = format!(" ({kind}): {name}: layer {}{}", at + 1, wrong.what);
+            wrong.what = format!(" ({kind}): {name}: layer {at}{}", wrong.what);
             wrong.within.insert(0, (name.to_string(), at));
             wrong
         })?;
