@@ -168,8 +168,8 @@ impl TrainJob {
         let defaults = Defaults::of(&labeled, &model);
         let dropout = arguments.dropout.unwrap_or(defaults.dropout);
         let sizes = SizeArgs { hidden: arguments.hidden_sizes.clone(), dropout };
-        let (epochs, ema_decay) = (recipe.length.is_set(), recipe.args.ema_decay.is_some());
-        let given = [sizes.hidden.is_some(), epochs, arguments.dropout.is_some(), ema_decay];
+        let [batch_size, epochs, ema_decay] = recipe.is_set();
+        let given = [batch_size, sizes.hidden.is_some(), epochs, arguments.dropout.is_some(), ema_decay];
         defaults.note(&labeled, given).iter().filter(|_| reports).for_each(|note| note!("{note}"));
         let wanted = LossArgs { kind: arguments.loss, class_weights: arguments.class_weights.clone() };
         let mut network = model.network(&labeled, &sizes, (&wanted, start.as_ref()))?;
@@ -529,7 +529,7 @@ fn settings(
     Ok(TrainSettings {
         model: model.name(),
         epochs: defaults.epochs,
-        batch_size: if let BatchSize::Count(count) = args.batch_size.unwrap_or_default() { count } else { 1 },
+        batch_size: args.batch_size.map_or(defaults.batch_size, BatchSize::count),
         accumulate_grad_batches: args.accumulate_grad_batches.unwrap_or(1),
         shards: args.shards,
         optimizer: args.optimizer(),

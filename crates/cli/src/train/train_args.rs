@@ -38,7 +38,8 @@ pub struct LengthArgs {
 /// Options that a resumed run keeps.
 #[derive(Args, Clone, Debug, Default)]
 pub struct TrainArgs {
-    /// Examples per batch, or `auto` for the largest batch that fits into memory [default: 64]
+    /// Examples per batch, or `auto` for the largest batch that fits into memory [default: 64; for a text of
+    /// fewer than 1280 windows a twentieth of them, at least 4]
     #[arg(long, visible_alias = "batch", alias = "bs", value_name = "N", value_parser = batch)]
     pub batch_size: Option<BatchSize>,
     /// Gradient accumulation: batches per optimizer step [default: 1]
@@ -135,6 +136,11 @@ pub fn section<A: Args>(file: &Path, name: &str, settings: &[Setting]) -> Result
 }
 
 impl TrainOptions {
+    /// Returns whether batch size, duration and EMA decay are set.
+    pub fn is_set(&self) -> [bool; 3] {
+        [self.args.batch_size.is_some(), self.length.is_set(), self.args.ema_decay.is_some()]
+    }
+
     /// Returns these options, with those of `other` where an option is not set. Settings of `other` that belong to another optimizer are
     /// dropped.
     #[must_use]
@@ -282,9 +288,13 @@ pub enum BatchSize {
     Count(usize),
 }
 
-impl Default for BatchSize {
-    fn default() -> BatchSize {
-        BatchSize::Count(64)
+impl BatchSize {
+    /// Returns the number of examples, 1 until `auto` is resolved.
+    pub fn count(self) -> usize {
+        match self {
+            BatchSize::Auto => 1,
+            BatchSize::Count(count) => count,
+        }
     }
 }
 
