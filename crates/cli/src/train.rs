@@ -6,12 +6,14 @@
 //! [`confusion`] and [`scatter`] draw images.
 
 mod arguments;
+mod augmentation;
 mod confusion;
 mod curves;
 mod dashboard;
 pub mod data_args;
 mod data_info;
 pub mod data_schema;
+mod file_options;
 mod fine_tune;
 mod lock;
 pub mod manifest;
@@ -51,6 +53,7 @@ use crate::console::escaped;
 use crate::load_progress::with_progress;
 use crate::output::{self, DeviceSelection};
 pub use arguments::TrainCommand;
+use augmentation::changed_at_random;
 use dashboard::Dashboard;
 use data_info::{data_info, fingerprint, missing_classes, stem};
 use fine_tune::FineTune;
@@ -500,20 +503,6 @@ impl TrainJob {
             if result.interrupted { String::new() } else { format!(" --epochs {}", settings.epochs.saturating_mul(2)) };
         println!("resume:   {}{more}", commands.resume);
     }
-}
-
-/// Inserts augmentation layers before the trainable layers, but after a layer that standardizes columns.
-fn changed_at_random(network: &mut Network, changes: Vec<LayerSpec>, sequences: bool) -> Result<()> {
-    if changes.is_empty() {
-        return Ok(());
-    }
-    if let Some(LayerSpec::Embedding { .. }) = network.layers.first() {
-        return Err(Error::mistake("--augment cannot be used with text; remove the option"));
-    }
-    let at = usize::from(matches!(network.layers.first(), Some(LayerSpec::Standardize {})));
-    network.layers.splice(at..at, changes);
-    let ends = |_| if sequences { network.check_variable_lengths() } else { Ok(()) };
-    network.layer_shapes().and_then(ends).map_err(|error| error.note("the layers of `--augment` come first"))
 }
 
 /// The settings that were given, and defaults for the others. The number of epochs is set when the batch size is known.

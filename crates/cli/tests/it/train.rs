@@ -320,7 +320,7 @@ fn tables_are_trained_and_predicted() {
     assert!(refusal.contains("flowers.csv:2: kind: `tulip` is not a finite number"), "{refusal}");
     assert!(
         dir.refused(&["train", "flowers.csv", "--label", "kin"])
-            .contains("no column `kin`; the columns are width, kind")
+            .contains("no column `kin`; the columns are kind, width, height, in cm")
     );
     dir.write("flowers.csv", table(120).replace("20.00", "20,00"));
     assert!(
@@ -572,8 +572,5 @@ fn every_network_and_precision_trains() {
         "{stderr}"
     );
     let refusal = dir.refused(&["train", "--model", "perceptron"]);
-    assert!(
-        refusal.contains("unknown network `perceptron`; use mlp, cnn, lstm, transformer, a FILE.toml or a FILE.onnx"),
-        "{refusal}"
-    );
+    assert!(refusal.contains("unknown network `perceptron`; did you mean `"), "{refusal}");
 }

@@ -192,7 +192,12 @@ fn command_line_overrides_training_options_of_a_file() {
             "epochs = 0",
             "net.toml:5: training: epochs: invalid value '0' for 'epochs': expected a number of",
         ),
-        ("\"sgd\"", "\"sdg\"", "net.toml:6: training: optimizer: invalid value 'sdg' for 'optimizer'; [possible"),
+        (
+            "\"sgd\"",
+            "\"sdg\"",
+            "net.toml:6: training: optimizer: unknown value `sdg`; did you mean `sgd`, `adagrad`, `adam`? expected one of \
+             `adamw`, `adam`, `sgd`, `rmsprop`, `adagrad`, `lion`",
+        ),
         ("weight_decay = 0.05", "weight_decay = -1", "net.toml:9: training: weight_decay: invalid value '-1'"),
         (
             "ema_decay = 0.95",
@@ -202,10 +207,21 @@ fn command_line_overrides_training_options_of_a_file() {
         (
             "seed = 7",
             "sead = 7",
-            "net.toml:17: training: sead: unexpected setting 'sead' found; tip: a similar setting exists: 'seed'",
+            "net.toml:17: training: unknown key `sead`; did you mean `seed`, `shards`, `min_steps`? expected one of `epochs`, `min_steps`, ",
         ),
-        ("seed = 7", "hidden = [7]", "net.toml:17: training: hidden: unexpected setting 'hidden' found"),
+        ("seed = 7", "hidden = [7]", "net.toml:17: training: unknown key `hidden`; did you mean "),
         ("seed = 7", "min_steps = 7", "net.toml:5: training: the setting 'epochs' cannot be used with 'min_steps'"),
+        (
+            "loss = { label_smoothing = 0.1, class_weights = \"balanced\" }",
+            "loss = \"mes\"",
+            "net.toml:2: unknown variant `mes`; did you mean `mse`, ",
+        ),
+        ("input = [64]\nloss", "input = [64]\nlos", "net.toml:2: unknown field `los`; did you mean `loss`, "),
+        (
+            "loss = { label_smoothing = 0.1, class_weights = \"balanced\" }",
+            "loss = 3",
+            "net.toml:2: invalid type: integer `3`, expected a loss such as \"mse\", or a table such as { kind = \"mse\" }",
+        ),
         ("\"balanced\"", "\"even\"", "net.toml:2: `even` is neither balanced nor a list of class weights"),
     ] {
         dir.write("net.toml", NETWORK.replace(from, to));

@@ -16,6 +16,7 @@ use super::numbers::number;
 use super::reader::name;
 use super::tables::{is_missing, lacks_number};
 use super::{Dataset, ReadBudget, TextEncoding, read_text};
+use crate::nearest::known_names;
 
 /// A numeric table.
 #[derive(Clone, Debug, PartialEq)]
@@ -442,9 +443,10 @@ impl CsvTable {
         }
         let counted = || name.parse::<usize>().ok()?.checked_sub(1).filter(|column| *column < self.names.len());
         let named = self.names.iter().position(|known| known.eq_ignore_ascii_case(name));
-        named
-            .or_else(counted)
-            .ok_or_else(|| Error::mistake(format!("no column `{name}`; the columns are {}", self.names.join(", "))))
+        named.or_else(counted).ok_or_else(|| {
+            let known: Vec<&str> = self.names.iter().map(String::as_str).collect();
+            Error::mistake(format!("no column `{name}`; {}", known_names(name, &known, ("the columns are", ""))))
+        })
     }
 
     /// Parses a cell as a date in an order, if there is one, or as a number, subtracts an offset, and divides by a scale.
