@@ -1,9 +1,9 @@
 //! `panoply train`: trains a network on data that ship with Panoply or on files.
 //!
-//! [`arguments`], [`train_args`] and [`data_args`] are the options, which a FILE.toml can also set; [`presets`] are the networks known by
-//! name. [`ranks`] trains in one or several processes or on several devices. [`run_dir`] is the folder of a run, [`lock`] its lock and
-//! [`manifest`] its description. [`metrics`] measures the result, [`progress`] and [`dashboard`] show progress, and [`curves`],
-//! [`confusion`] and [`scatter`] draw images.
+//! [`arguments`], [`train_args`] and [`data_args`] are the options, which a FILE.toml can also set ([`file_options`]); [`presets`] are the
+//! networks known by name. [`ranks`] trains in one or several processes or on several devices. [`run_dir`] is the folder of a run, [`lock`]
+//! its lock and [`manifest`] its description. [`metrics`] measures the result, [`progress`] and [`dashboard`] show progress, and
+//! [`curves`], [`confusion`] and [`scatter`] draw images.
 
 mod arguments;
 mod augmentation;
@@ -56,6 +56,7 @@ pub use arguments::TrainCommand;
 use augmentation::changed_at_random;
 use dashboard::Dashboard;
 use data_info::{data_info, fingerprint, missing_classes, stem};
+use file_options::FileOptions;
 use fine_tune::FineTune;
 use lock::RunLock;
 use manifest::{Commands, DataInfo, Manifest, RunResult, TestResult, TrainSettings};
@@ -137,11 +138,20 @@ fn train(arguments: &TrainCommand, choices: &[DeviceSelection], ranks: Option<&R
 
 impl TrainJob {
     fn new(arguments: &TrainCommand, choice: &DeviceSelection, ranks: Option<&RankGroup>) -> Result<TrainJob> {
+        let from_file = arguments.model.as_ref().map(presets::ModelArg::file_options).transpose()?.unwrap_or_default();
+        let job = TrainJob::with_file_options(arguments, &from_file, choice, ranks);
+        job.map_err(|error| from_file.explain(error, &arguments.recipe, &arguments.view))
+    }
+
+    fn with_file_options(
+        arguments: &TrainCommand,
+        from_file: &FileOptions,
+        choice: &DeviceSelection,
+        ranks: Option<&RankGroup>,
+    ) -> Result<TrainJob> {
         let reports = ranks.is_none_or(|ranks| ranks.rank() == 0);
-        let from_file = arguments.model.as_ref().map(presets::ModelArg::file_args).transpose()?;
-        let (recipe, view) = from_file.unwrap_or_default();
-        let mut recipe = arguments.recipe.clone().merged_over(recipe);
-        let mut reading = arguments.view.clone().merged_over(view).read_options();
+        let mut recipe = arguments.recipe.clone().merged_over(from_file.training.clone());
+        let mut reading = arguments.view.clone().merged_over(from_file.data.clone()).read_options();
         // `digits` are built in, whatever the current folder holds.
         let parts = SplitFolder::of(Path::new(&arguments.data)).filter(|_| arguments.data != "digits");
         let data = parts.as_ref().map_or(arguments.data.clone(), |parts| parts.train.display().to_string());
