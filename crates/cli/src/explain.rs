@@ -18,6 +18,7 @@ use panoply::internal::ir::target::{Language, Style};
 use panoply::internal::ir::verify::{Verified, verify};
 use panoply::internal::{TracedGraph, group_size, isa, vm};
 use panoply::kernels::ALL;
+use panoply::nn::nearest::nearest_names;
 use panoply::{AttentionOptions, ConvOptions, Device, Error, Result, Rng, Tensor, eval};
 use serde_json::json;
 
@@ -202,11 +203,9 @@ fn sections(arguments: &ExplainCommand, device: &Device) -> Result<Vec<Section>>
 
 /// Returns an error that names the three known words that are most similar to an unknown one, and with `--verbose` all.
 fn unknown(what: &str, word: &str, mut known: Vec<&str>) -> Error {
-    let similarity = |name: &str| strsim::normalized_damerau_levenshtein(word, name);
     known.sort_unstable();
     known.dedup();
-    let mut nearest = known.clone();
-    nearest.sort_by(|a, b| similarity(b).total_cmp(&similarity(a)));
+    let mut nearest = nearest_names(word, &known);
     nearest.truncate(3);
     let error = Error::mistake(format!("{what}; did you mean {}? `--verbose` lists all", nearest.join(", ")));
     if console::is_verbose() { error.note(format!("one of {}", known.join(", "))) } else { error }

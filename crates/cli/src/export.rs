@@ -87,8 +87,16 @@ fn metadata(manifest: &Manifest) -> BTreeMap<String, String> {
     let mut entries =
         vec![("class_names", json!(data.class_names)), ("loss", json!(manifest.network.loss.kind.name()))];
     let schema = (model_file::SCHEMA.to_string(), json!(data.schema()).to_string());
-    if let DataFormat::Csv { feature_columns, label_columns, categories, offsets, scales, imputation, .. } =
-        &data.format
+    if let DataFormat::Csv {
+        feature_columns,
+        label_columns,
+        categories,
+        offsets,
+        scales,
+        imputation,
+        date_orders,
+        ..
+    } = &data.format
     {
         entries.extend([
             ("feature_columns", json!(feature_columns)),
@@ -97,6 +105,7 @@ fn metadata(manifest: &Manifest) -> BTreeMap<String, String> {
             ("offsets", json!(offsets)),
             ("scales", json!(scales)),
             ("imputation", json!(imputation)),
+            ("date_orders", json!(date_orders)),
         ]);
     }
     let named = entries.into_iter().map(|(key, value)| (format!("panoply.{key}"), value.to_string()));

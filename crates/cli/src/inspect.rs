@@ -156,9 +156,10 @@ fn inspect_data(path: &Path, reading: &ReadOptions, as_json: bool) -> Result<Exi
     println!("{}: {} rows, {} columns, {header}", escaped(&path.to_string_lossy()), found.rows, found.columns.len());
     let named = |value: serde_json::Value| value.as_str().unwrap_or_default().replace('_', " ");
     let rows = found.columns.iter().map(|column| {
-        let values = match column.range {
-            Some((low, high)) => format!("{low} .. {high}"),
-            None => column.examples.join(", "),
+        let values = match (column.range, &column.date_range) {
+            (Some((low, high)), _) => format!("{low} .. {high}"),
+            (None, Some((low, high))) => format!("{low} .. {high}"),
+            (None, None) => column.examples.join(", "),
         };
         [
             escaped(&column.name).into_owned(),

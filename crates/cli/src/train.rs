@@ -1,17 +1,19 @@
 //! `panoply train`: trains a network on data that ship with Panoply or on files.
 //!
-//! [`arguments`], [`train_args`] and [`data_args`] are the options, which a FILE.toml can also set; [`presets`] are the networks known by
-//! name. [`ranks`] trains in one or several processes or on several devices. [`run_dir`] is the folder of a run, [`lock`] its lock and
-//! [`manifest`] its description. [`metrics`] measures the result, [`progress`] and [`dashboard`] show progress, and [`curves`],
-//! [`confusion`] and [`scatter`] draw images.
+//! [`arguments`], [`train_args`] and [`data_args`] are the options, which a FILE.toml can also set ([`file_options`]); [`presets`] are the
+//! networks known by name. [`ranks`] trains in one or several processes or on several devices. [`run_dir`] is the folder of a run, [`lock`]
+//! its lock and [`manifest`] its description. [`metrics`] measures the result, [`progress`] and [`dashboard`] show progress, and
+//! [`curves`], [`confusion`] and [`scatter`] draw images.
 
 mod arguments;
+mod augmentation;
 mod confusion;
 mod curves;
 mod dashboard;
 pub mod data_args;
 mod data_info;
 pub mod data_schema;
+mod file_options;
 mod fine_tune;
 mod lock;
 pub mod manifest;
@@ -51,8 +53,10 @@ use crate::console::escaped;
 use crate::load_progress::with_progress;
 use crate::output::{self, DeviceSelection};
 pub use arguments::TrainCommand;
+use augmentation::changed_at_random;
 use dashboard::Dashboard;
 use data_info::{data_info, fingerprint, missing_classes, stem};
+use file_options::FileOptions;
 use fine_tune::FineTune;
 use lock::RunLock;
 use manifest::{Commands, DataInfo, Manifest, RunResult, TestResult, TrainSettings};
@@ -134,11 +138,20 @@ fn train(arguments: &TrainCommand, choices: &[DeviceSelection], ranks: Option<&R
 
 impl TrainJob {
     fn new(arguments: &TrainCommand, choice: &DeviceSelection, ranks: Option<&RankGroup>) -> Result<TrainJob> {
+        let from_file = arguments.model.as_ref().map(presets::ModelArg::file_options).transpose()?.unwrap_or_default();
+        let job = TrainJob::with_file_options(arguments, &from_file, choice, ranks);
+        job.map_err(|error| from_file.explain(error, &arguments.recipe, &arguments.view))
+    }
+
+    fn with_file_options(
+        arguments: &TrainCommand,
+        from_file: &FileOptions,
+        choice: &DeviceSelection,
+        ranks: Option<&RankGroup>,
+    ) -> Result<TrainJob> {
         let reports = ranks.is_none_or(|ranks| ranks.rank() == 0);
-        let from_file = arguments.model.as_ref().map(presets::ModelArg::file_args).transpose()?;
-        let (recipe, view) = from_file.unwrap_or_default();
-        let mut recipe = arguments.recipe.clone().merged_over(recipe);
-        let mut reading = arguments.view.clone().merged_over(view).read_options();
+        let mut recipe = arguments.recipe.clone().merged_over(from_file.training.clone());
+        let mut reading = arguments.view.clone().merged_over(from_file.data.clone()).read_options();
         // `digits` are built in, whatever the current folder holds.
         let parts = SplitFolder::of(Path::new(&arguments.data)).filter(|_| arguments.data != "digits");
         let data = parts.as_ref().map_or(arguments.data.clone(), |parts| parts.train.display().to_string());
@@ -168,8 +181,8 @@ impl TrainJob {
         let defaults = Defaults::of(&labeled, &model);
         let dropout = arguments.dropout.unwrap_or(defaults.dropout);
         let sizes = SizeArgs { hidden: arguments.hidden_sizes.clone(), dropout };
-        let (epochs, ema_decay) = (recipe.length.is_set(), recipe.args.ema_decay.is_some());
-        let given = [sizes.hidden.is_some(), epochs, arguments.dropout.is_some(), ema_decay];
+        let [batch_size, epochs, ema_decay] = recipe.is_set();
+        let given = [batch_size, sizes.hidden.is_some(), epochs, arguments.dropout.is_some(), ema_decay];
         defaults.note(&labeled, given).iter().filter(|_| reports).for_each(|note| note!("{note}"));
         let wanted = LossArgs { kind: arguments.loss, class_weights: arguments.class_weights.clone() };
         let mut network = model.network(&labeled, &sizes, (&wanted, start.as_ref()))?;
@@ -502,20 +515,6 @@ impl TrainJob {
     }
 }
 
-/// Inserts augmentation layers before the trainable layers, but after a layer that standardizes columns.
-fn changed_at_random(network: &mut Network, changes: Vec<LayerSpec>, sequences: bool) -> Result<()> {
-    if changes.is_empty() {
-        return Ok(());
-    }
-    if let Some(LayerSpec::Embedding { .. }) = network.layers.first() {
-        return Err(Error::mistake("--augment cannot be used with text; remove the option"));
-    }
-    let at = usize::from(matches!(network.layers.first(), Some(LayerSpec::Standardize {})));
-    network.layers.splice(at..at, changes);
-    let ends = |_| if sequences { network.check_variable_lengths() } else { Ok(()) };
-    network.layer_shapes().and_then(ends).map_err(|error| error.note("the layers of `--augment` come first"))
-}
-
 /// The settings that were given, and defaults for the others. The number of epochs is set when the batch size is known.
 fn settings(
     model: &presets::ModelArg,
@@ -529,7 +528,7 @@ fn settings(
     Ok(TrainSettings {
         model: model.name(),
         epochs: defaults.epochs,
-        batch_size: if let BatchSize::Count(count) = args.batch_size.unwrap_or_default() { count } else { 1 },
+        batch_size: args.batch_size.map_or(defaults.batch_size, BatchSize::count),
         accumulate_grad_batches: args.accumulate_grad_batches.unwrap_or(1),
         shards: args.shards,
         optimizer: args.optimizer(),

@@ -144,7 +144,8 @@ impl TensorFile {
     /// Loads every parameter of the model by its dotted name, all or nothing.
     ///
     /// # Errors
-    /// If a parameter is missing, extra or of another shape or type; all are listed.
+    /// If a parameter is missing, extra or of another shape or type; all are listed. Such an error is a mistake of the caller, who has
+    /// another model; only a file that cannot be read is corrupt.
     pub fn load(&self, model: &mut dyn Module) -> Result<()> {
         assign_parameters(model, &self.arrays()?.tensors, &self.path)
     }
@@ -203,6 +204,16 @@ pub fn load(model: &mut dyn Module, path: &Path) -> Result<()> {
 /// # Errors
 /// If a parameter is missing, extra or of another shape or type; all are listed.
 pub fn assign_parameters(model: &mut dyn Module, arrays: &BTreeMap<String, Tensor>, path: &Path) -> Result<()> {
+    assign(model, arrays, path, "pass a `key_map` to `nn::state_dict::load`")
+}
+
+/// [`assign_parameters`]; an error about other names ends with `remedy`.
+pub(crate) fn assign(
+    model: &mut dyn Module,
+    arrays: &BTreeMap<String, Tensor>,
+    path: &Path,
+    remedy: &str,
+) -> Result<()> {
     let mut complaints = Complaints::default();
     for (name, param) in model.named_parameters() {
         let want = param.tensor();
@@ -223,7 +234,7 @@ pub fn assign_parameters(model: &mut dyn Module, arrays: &BTreeMap<String, Tenso
     }
     let extra = arrays.keys().filter(|name| !complaints.known.contains(name));
     complaints.extra = extra.cloned().collect();
-    complaints.or_nothing(path)?;
+    complaints.or_nothing(path, remedy)?;
     let mut assign = |name: &str, param: &mut Param| match arrays.get(name) {
         Some(tensor) => param.set(tensor),
         None => Ok(()),
@@ -241,7 +252,8 @@ struct Complaints {
 }
 
 impl Complaints {
-    fn or_nothing(&self, path: &Path) -> Result<()> {
+    /// Fails if there are differences; the note says which names the file holds instead.
+    fn or_nothing(&self, path: &Path, remedy: &str) -> Result<()> {
         let lists = [("missing", &self.missing), ("extra", &self.extra), ("mismatched", &self.mismatched)];
         let parts: Vec<String> = lists
             .iter()
@@ -251,7 +263,27 @@ impl Complaints {
         if parts.is_empty() {
             return Ok(());
         }
-        Err(Error::corrupt(format!("{}: {}; nothing was loaded", path.display(), parts.join(", "))))
+        let error = Error::mistake(format!("{}: {}; nothing was loaded", path.display(), parts.join(", ")));
+        if self.extra.is_empty() {
+            return Err(error);
+        }
+        let names = match self.wrapper() {
+            Some(prefix) => format!("the file's names begin with `{prefix}`"),
+            None => "the file holds other names".to_string(),
+        };
+        Err(error.note(format!("{names}; {remedy}")))
+    }
+
+    /// Returns the prefix of all extra names that a wrapper around the model added: one of PyTorch's, or one without which a name of the
+    /// file is that of a missing parameter.
+    fn wrapper(&self) -> Option<&str> {
+        let first = self.extra.first()?;
+        let prefixes = first.match_indices('.').map(|(at, _)| &first[..=at]);
+        let mut shared = prefixes.filter(|prefix| self.extra.iter().all(|name| name.starts_with(prefix)));
+        let is_missing =
+            |prefix: &str| self.extra.iter().any(|name| self.missing.iter().any(|m| *m == name[prefix.len()..]));
+        let is_known = |prefix: &str| ["module.", "_orig_mod."].contains(&prefix);
+        shared.clone().find(|prefix| is_missing(prefix)).or_else(|| shared.find(|prefix| is_known(prefix)))
     }
 }
 

@@ -7,7 +7,7 @@
 //!
 //! In reading order: [`module`], [`layer`], [`layers`], [`init`], [`optim`], [`network`], [`data`], [`evaluate`](mod@evaluate),
 //! [`trainer`], [`process_group`], `trainer_memory`, [`metrics`], [`checkpoint`], `trainer_checkpoint`, [`state_dict`], `onnx_import`, [`onnx`],
-//! [`generate`], [`property`](mod@property), [`compiled`], [`conformance`].
+//! [`generate`], [`property`](mod@property), [`compiled`], [`conformance`], [`nearest`].
 
 #![forbid(unsafe_code)]
 
@@ -23,6 +23,7 @@ pub mod layers;
 pub mod metrics;
 pub mod model_parallel;
 pub mod module;
+pub mod nearest;
 pub mod network;
 pub mod onnx;
 mod onnx_import;

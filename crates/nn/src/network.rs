@@ -198,7 +198,7 @@ impl Layer for Model {
         };
         // A closure would have its own location instead of the caller's.
         for (at, (layer, spec)) in self.layers.layers.iter().zip(&self.network.layers).enumerate() {
-            x = pass.call_layer(|| format!("layer {} ({})", at + 1, spec.kind()), &**layer, &x);
+            x = pass.call_layer(|| format!("layer {at} ({})", spec.kind()), &**layer, &x);
         }
         x
     }

@@ -39,13 +39,13 @@ pub fn load(model: &mut dyn Module, path: &Path, key_map: impl Fn(&str) -> Optio
             if let Some(other) = sources.insert(name.clone(), theirs.to_string()) {
                 let message =
                     format!("{}: {other} and {theirs} both become {name}; nothing was loaded", path.display());
-                return Err(Error::corrupt(message).note("`key_map` must return None for one of them"));
+                return Err(Error::mistake(message).note("`key_map` must return None for one of them"));
             }
             arrays.insert(name, tensor);
         }
         Ok(())
     })?;
-    checkpoint::assign_parameters(model, &arrays, path)
+    checkpoint::assign(model, &arrays, path, "`key_map` must return the names of the model, or None to skip an array")
 }
 
 /// Element types and shapes of the model's parameters by name.
@@ -133,7 +133,7 @@ fn is_stacked(
         entry.dims,
         names.join(", ")
     );
-    Err(Error::corrupt(message))
+    Err(Error::mistake(message))
 }
 
 /// Converts little-endian floats to another type; `None` if a finite value overflows.

@@ -101,7 +101,7 @@ impl<M: Module + Layer + Clone, R: UpdateRule> Trainer<M, R> {
         }
         let model = |arrays: BTreeMap<String, Tensor>| {
             let mut model = self.model.clone();
-            checkpoint::assign_parameters(&mut model, &arrays, path).map(|()| model)
+            checkpoint::assign(&mut model, &arrays, path, "resume with the model that was saved").map(|()| model)
         };
         let own = model(parts.remove("model").unwrap_or_default())?;
         let [best, average] = ["best", "ema"].map(|part| parts.remove(part).map(model).transpose());

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use panoply::nn::nearest::with_nearest;
 use panoply::nn::{ClassWeights, LossKind};
 use serde::Deserialize;
 use serde::de::IntoDeserializer;
@@ -81,7 +82,7 @@ pub struct TrainCommand {
 
 fn loss(text: &str) -> Result<LossKind, String> {
     let name = text.replace('-', "_");
-    LossKind::deserialize(name.as_str().into_deserializer()).map_err(|error: Wrong| error.to_string())
+    LossKind::deserialize(name.as_str().into_deserializer()).map_err(|error: Wrong| with_nearest(error.to_string()))
 }
 
 fn class_weights(text: &str) -> Result<ClassWeights, String> {

@@ -424,8 +424,22 @@ impl Manifest {
     }
 
     /// Loads the model that this manifest describes.
+    ///
+    /// # Errors
+    /// If the arrays of the file are not the parameters of the network, or the device fails.
     pub fn load(&self, file: &TensorFile) -> Result<Model> {
-        self.network.load_file(file)
+        self.network.load_file(file).map_err(|error| {
+            if !error.is_mistake() {
+                return error;
+            }
+            // The file describes its own network, so it is not the user who chose another model.
+            let path = file.path().display().to_string();
+            let what = error.message().trim_start_matches(&format!("{path}: ")).to_string();
+            let message = format!("{path}: the model file does not fit its network description: {what}");
+            Error::corrupt(message)
+                .note("its arrays or its metadata were replaced; use another copy")
+                .with_source(error)
+        })
     }
 
     /// Checks that data, classes, network and settings are consistent; the error describes the first contradiction.

@@ -214,6 +214,7 @@ fn table_format(inputs: usize, outputs: usize, data: &Path, path: &Path) -> Resu
         offsets: Default::default(),
         scales: Default::default(),
         imputation: Default::default(),
+        date_orders: Default::default(),
         decimal_comma: false,
     })
 }

@@ -5,15 +5,14 @@ use std::str::FromStr;
 
 use panoply::nn::data::Targets;
 use panoply::nn::data::reader::{DataFormat, LabeledData};
-use panoply::nn::network::file::FileSections;
+use panoply::nn::nearest::did_you_mean;
 use panoply::nn::network::layer_spec::{RnnSpec, TransformerEncoderSpec};
 use panoply::nn::{ClassWeights, LayerSpec, Loss, LossKind, Network};
 use panoply::{Error, Result};
 
-use super::data_args::DataArgs;
+use super::file_options::FileOptions;
 use super::fine_tune::FineTune;
 use super::model_file::is_onnx;
-use super::train_args::{TrainOptions, section};
 
 /// The network to train.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,7 +43,9 @@ impl FromStr for ModelArg {
             file if file.ends_with(".toml") => Ok(ModelArg::File(PathBuf::from(file))),
             file if is_onnx(Path::new(file)) => Ok(ModelArg::Onnx(PathBuf::from(file))),
             other => {
-                Err(format!("unknown network `{other}`; use mlp, cnn, lstm, transformer, a FILE.toml or a FILE.onnx"))
+                let nearest = did_you_mean(other, &["mlp", "cnn", "lstm", "transformer"]);
+                let known = "mlp, cnn, lstm, transformer, a FILE.toml or a FILE.onnx";
+                Err(format!("unknown network `{other}`; {nearest} use {known}"))
             }
         }
     }
@@ -66,12 +67,9 @@ impl ModelArg {
     }
 
     /// Returns the options that a network file sets for training and data.
-    pub fn file_args(&self) -> Result<(TrainOptions, DataArgs)> {
+    pub fn file_options(&self) -> Result<FileOptions> {
         match self {
-            ModelArg::File(file) => {
-                let (_, FileSections { training, data }) = Network::read_with_sections(file)?;
-                Ok((section(file, "training", &training)?, section(file, "data", &data)?))
-            }
+            ModelArg::File(file) => FileOptions::read(file),
             ModelArg::Mlp | ModelArg::Cnn | ModelArg::Lstm | ModelArg::Transformer | ModelArg::Onnx(_) => {
                 Ok(Default::default())
             }

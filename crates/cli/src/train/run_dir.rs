@@ -76,7 +76,7 @@ impl RunDir {
 
     /// Adds a note to the error of a corrupt checkpoint: it has no backup.
     pub fn without_its_state(&self, error: Error) -> Error {
-        if !error.is_corrupt() {
+        if !error.is_corrupt() && !error.is_mistake() {
             return error;
         }
         let kept = match self.model_path() {

@@ -1,11 +1,8 @@
-//! Training options, from the command line or from the section `[training]` of a FILE.toml, with the same names and checks. [`section`]
-//! parses any such section.
+//! Training options, from the command line or from the section `[training]` of a FILE.toml, with the same names and checks; see
+//! [`super::file_options`].
 
-use std::path::Path;
-
-use clap::{Args, Parser, ValueEnum};
+use clap::{Args, ValueEnum};
 use panoply::nn::data::Targets;
-use panoply::nn::network::file::Setting;
 use panoply::nn::optim::{
     Adagrad, Adam, AdamW, Lion, LrSchedule, Optimizer, ReduceLrOnPlateau, RmsProp, Sgd, UpdateRule,
 };
@@ -38,7 +35,8 @@ pub struct LengthArgs {
 /// Options that a resumed run keeps.
 #[derive(Args, Clone, Debug, Default)]
 pub struct TrainArgs {
-    /// Examples per batch, or `auto` for the largest batch that fits into memory [default: 64]
+    /// Examples per batch, or `auto` for the largest batch that fits into memory [default: 64; for a text of
+    /// fewer than 1280 windows a twentieth of them, at least 4]
     #[arg(long, visible_alias = "batch", alias = "bs", value_name = "N", value_parser = batch)]
     pub batch_size: Option<BatchSize>,
     /// Gradient accumulation: batches per optimizer step [default: 1]
@@ -113,28 +111,12 @@ pub struct TrainArgs {
     pub seed: Option<u64>,
 }
 
-/// Parses settings of a file like a command line.
-#[derive(Parser)]
-#[command(no_binary_name = true, disable_help_flag = true)]
-struct Line<A: Args> {
-    #[command(flatten)]
-    args: A,
-}
-
-/// Parses a section of a file with the names and checks of the command line.
-pub fn section<A: Args>(file: &Path, name: &str, settings: &[Setting]) -> Result<A> {
-    let option = |Setting { name, value, .. }: &Setting| format!("--{}={value}", name.replace('_', "-"));
-    let wrong = |line: usize, what: String| Error::corrupt(format!("{}:{line}: {name}: {what}", file.display()));
-    for setting in settings {
-        let alone = Line::<A>::try_parse_from([option(setting)]);
-        alone.map_err(|error| wrong(setting.line, format!("{}: {}", setting.name, sentence(&error))))?;
-    }
-    let first = settings.iter().map(|setting| setting.line).min().unwrap_or(1);
-    let all = Line::try_parse_from(settings.iter().map(option));
-    all.map(|line| line.args).map_err(|error| wrong(first, sentence(&error)))
-}
-
 impl TrainOptions {
+    /// Returns whether batch size, duration and EMA decay are set.
+    pub fn is_set(&self) -> [bool; 3] {
+        [self.args.batch_size.is_some(), self.length.is_set(), self.args.ema_decay.is_some()]
+    }
+
     /// Returns these options, with those of `other` where an option is not set. Settings of `other` that belong to another optimizer are
     /// dropped.
     #[must_use]
@@ -170,25 +152,6 @@ impl TrainOptions {
             },
         }
     }
-}
-
-/// Returns the error of the command-line parser as one line, with the spelling of files instead of flags: `learning_rate`.
-fn sentence(error: &clap::Error) -> String {
-    let text = error.to_string();
-    let lines =
-        text.lines().map(str::trim).take_while(|line| !line.starts_with("For more") && !line.starts_with("Usage"));
-    let lines: Vec<&str> = lines.filter(|line| !line.is_empty()).collect();
-    let line = lines.join("; ").trim_start_matches("error: ").replace("argument", "setting");
-    let mut parts = line.split("--");
-    let mut sentence = parts.next().unwrap_or_default().to_string();
-    for part in parts {
-        let ends = |letter: char| !letter.is_ascii_alphanumeric() && letter != '-';
-        let (name, rest) = part.split_at(part.find(ends).unwrap_or(part.len()));
-        // Flags are followed by a placeholder for their value.
-        let rest = rest.strip_prefix(" <").and_then(|rest| rest.split_once('>')).map_or(rest, |(_, rest)| rest);
-        sentence += &(name.replace('-', "_") + rest);
-    }
-    sentence
 }
 
 impl LengthArgs {
@@ -282,9 +245,13 @@ pub enum BatchSize {
     Count(usize),
 }
 
-impl Default for BatchSize {
-    fn default() -> BatchSize {
-        BatchSize::Count(64)
+impl BatchSize {
+    /// Returns the number of examples, 1 until `auto` is resolved.
+    pub fn count(self) -> usize {
+        match self {
+            BatchSize::Auto => 1,
+            BatchSize::Count(count) => count,
+        }
     }
 }
 

@@ -59,7 +59,10 @@ fn invalid_categorical_columns_are_reported() {
             &["ship.csv", "--label", "saved", "--drop-columns", "saved"],
             "ship.csv: saved is a label, so it cannot be ignored",
         ),
-        (&["ship.csv", "--drop-columns", "cabin"], "no column `cabin`; the columns are name, sex, age, class, saved"),
+        (
+            &["ship.csv", "--drop-columns", "cabin"],
+            "no column `cabin`; did you mean `name`, `age`, `class`? the columns are name, sex, age, class, saved",
+        ),
         (&["digits", "--drop-columns", "name"], "--drop-columns does not apply to digits"),
     ] {
         let refusal = dir.refused(&[&["train"], arguments].concat());

@@ -99,13 +99,17 @@ fn network_file_sets_data_options() {
     let refusal = dir.refused(&[&train[..], &["--label", "sweet"]].concat());
     assert!(refusal.contains("net.toml: input [3] does not match examples of shape [4]"), "{refusal}");
     for (from, to, what) in [
-        ("\"multilabel\"", "\"guesses\"", "net.toml:5: data: task: invalid value 'guesses' for 'task'; [possible"),
-        ("task = ", "tusk = ", "net.toml:5: data: tusk: unexpected setting 'tusk' found"),
+        (
+            "\"multilabel\"",
+            "\"guesses\"",
+            "net.toml:5: data: task: unknown value `guesses`; did you mean `regression`, ",
+        ),
+        ("task = ", "tusk = ", "net.toml:5: data: unknown key `tusk`; did you mean `task`, "),
         ("\"bce_with_logits\"", "\"mse\"", "the loss mse does not fit multi-label targets"),
         (
             "\"sour\"",
             "\"soar\"",
-            "no column `soar`; the columns are a, b, c, sweet, sour, cold, or iced, litres, grams",
+            "no column `soar`; did you mean `sour`, `a`, `sweet`? the columns are a, b, c, sweet, sour, cold, or iced, litres, grams",
         ),
     ] {
         dir.write("net.toml", net.replace(from, to));
@@ -162,7 +166,7 @@ fn incompatible_columns_are_reported() {
     dir.write("unnamed.csv", ",x,y,z\n0,1.5,2.5,0.5\n1,2.5,3.5,0.5\n2,3.5,4.5,1.5\n");
     dir.write("empty.csv", "a,yes,no\n1,0,1\n2,1,\n3,1,0\n");
     for (arguments, refused) in [
-        (&["drinks.csv", "--label", "sweet,bitter"][..], "no column `bitter`; the columns are a, b, c, sweet"),
+        (&["drinks.csv", "--label", "sweet,bitter"][..], "no column `bitter`; did you mean `litres`, "),
         (&["drinks.csv", "--label", "sweet,sour,sweet"], "the label column sweet is given twice"),
         (&["drinks.csv", "--label", "sweet,grams"], "sweet has yes/no labels, 0 and 1, and grams other numbers"),
         (&["drinks.csv", "--label", "sweet,grams"], "\n  use `--task regression` to predict both as numbers"),

@@ -149,6 +149,38 @@ fn few_distinct_integers_are_classes_and_many_are_numbers() {
     assert!(classes["r2"].is_number(), "{classes}");
 }
 
+/// 40 copies of 37 characters are 24 windows of 60 + 1 characters, of which a twentieth is less than the smallest default batch.
+#[test]
+fn short_texts_are_trained_in_small_batches() {
+    let dir = TempDir::new("short-text");
+    dir.write("short.txt", "once upon a time there was a network ".repeat(40));
+    dir.write("longer.txt", "once upon a time there was a network ".repeat(200));
+    let manifest = |run: &str| {
+        let text = std::fs::read_to_string(dir.0.join(run).join("manifest.json")).unwrap();
+        serde_json::from_str::<serde_json::Value>(&text).unwrap()["settings"]["batch_size"].clone()
+    };
+    let options = ["--epochs", "1", "--hidden-sizes", "4", "--context-length", "60"];
+    for (name, batch, expected, note) in [
+        ("short", &[][..], 4, Some("default for a text of 24 windows: batch size 4\n")),
+        ("longer", &[], 6, Some("default for a text of 123 windows: batch size 6\n")),
+        ("longer", &["--batch-size", "5"], 5, None),
+    ] {
+        let run = format!("{name}-{expected}");
+        let output = dir.run(&[&["train", &format!("{name}.txt"), "--out", &run], &options[..], batch].concat());
+        let stderr = text(&output.stderr);
+        assert!(output.status.success(), "{stderr}");
+        assert_eq!(stderr.contains("default for a text"), note.is_some(), "{stderr}");
+        assert!(stderr.contains(note.unwrap_or_default()), "{stderr}");
+        assert!(stderr.contains(&format!("batch size {expected}, ")), "{stderr}");
+        assert_eq!(manifest(&run), expected);
+    }
+    // A resumed run keeps the size.
+    let resumed = dir.run(&["train", "--resume", "longer-6", "--epochs", "2"]);
+    let stderr = text(&resumed.stderr);
+    assert!(resumed.status.success() && stderr.contains("batch size 6, "), "{stderr}");
+    assert_eq!(manifest("longer-6"), 6);
+}
+
 /// In this text the previous character tells much about the next: a sequence model beats the entropy of character frequencies.
 #[test]
 fn text_is_trained_evaluated_and_generated() {

@@ -102,7 +102,7 @@ fn invalid_sequences_are_reported() {
             "two.csv: kind is a label, so it cannot identify sequences",
         ),
         (&["train", "digits", "--sequence-column", "id"], "--sequence-column does not apply to digits"),
-        (&[&walks_by[..], &["--model", "mlp"]].concat(), "layer 2 (flatten): it mixes time steps"),
+        (&[&walks_by[..], &["--model", "mlp"]].concat(), "layer 1 (flatten): it mixes time steps"),
         (&[&walks_by[..], &["--model", "cnn"]].concat(), "cnn needs images"),
         (
             &[&walks_by[..], &["--augment", "horizontal-flip"]].concat(),

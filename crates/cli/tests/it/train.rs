@@ -320,7 +320,7 @@ fn tables_are_trained_and_predicted() {
     assert!(refusal.contains("flowers.csv:2: kind: `tulip` is not a finite number"), "{refusal}");
     assert!(
         dir.refused(&["train", "flowers.csv", "--label", "kin"])
-            .contains("no column `kin`; the columns are width, kind")
+            .contains("no column `kin`; the columns are kind, width, height, in cm")
     );
     dir.write("flowers.csv", table(120).replace("20.00", "20,00"));
     assert!(
@@ -408,7 +408,7 @@ fn image_folders_are_trained_and_predicted() {
     assert!(refusal.contains("net.toml: its output is [3], but there are 2 classes"), "{refusal}");
     dir.write("net.toml", network.replace("out_features = 2", "out_features = 0"));
     let refusal = dir.refused(&[&train[..], &["--model", "net.toml"]].concat());
-    assert!(refusal.contains("net.toml:6: layer 2 (linear): out_features 0 is not in 1 ..="), "{refusal}");
+    assert!(refusal.contains("net.toml:6: layer 1 (linear): out_features 0 is not in 1 ..="), "{refusal}");
     dir.write("halves/left/broken.png", "no image");
     assert!(dir.refused(&train).contains("halves/left/broken.png: "));
     image(9, true, 3).save(dir.0.join("halves/left/broken.png")).unwrap();
@@ -546,7 +546,7 @@ fn every_network_and_precision_trains() {
     };
     let inspected = run(&["inspect", "block"]);
     assert!(
-        inspected.contains("  1  residual   [4, 8, 8]  ") && inspected.contains("0.layers.1.running_mean"),
+        inspected.contains("  0  residual   [4, 8, 8]  ") && inspected.contains("0.layers.1.running_mean"),
         "{inspected}"
     );
     run(&["export", "block/model.safetensors", "--out", "block.onnx"]);
@@ -572,8 +572,5 @@ fn every_network_and_precision_trains() {
         "{stderr}"
     );
     let refusal = dir.refused(&["train", "--model", "perceptron"]);
-    assert!(
-        refusal.contains("unknown network `perceptron`; use mlp, cnn, lstm, transformer, a FILE.toml or a FILE.onnx"),
-        "{refusal}"
-    );
+    assert!(refusal.contains("unknown network `perceptron`; did you mean `"), "{refusal}");
 }

@@ -192,7 +192,12 @@ fn command_line_overrides_training_options_of_a_file() {
             "epochs = 0",
             "net.toml:5: training: epochs: invalid value '0' for 'epochs': expected a number of",
         ),
-        ("\"sgd\"", "\"sdg\"", "net.toml:6: training: optimizer: invalid value 'sdg' for 'optimizer'; [possible"),
+        (
+            "\"sgd\"",
+            "\"sdg\"",
+            "net.toml:6: training: optimizer: unknown value `sdg`; did you mean `sgd`, `adagrad`, `adam`? expected one of \
+             `adamw`, `adam`, `sgd`, `rmsprop`, `adagrad`, `lion`",
+        ),
         ("weight_decay = 0.05", "weight_decay = -1", "net.toml:9: training: weight_decay: invalid value '-1'"),
         (
             "ema_decay = 0.95",
@@ -202,15 +207,105 @@ fn command_line_overrides_training_options_of_a_file() {
         (
             "seed = 7",
             "sead = 7",
-            "net.toml:17: training: sead: unexpected setting 'sead' found; tip: a similar setting exists: 'seed'",
+            "net.toml:17: training: unknown key `sead`; did you mean `seed`, `shards`, `min_steps`? expected one of `epochs`, `min_steps`, ",
         ),
-        ("seed = 7", "hidden = [7]", "net.toml:17: training: hidden: unexpected setting 'hidden' found"),
+        ("seed = 7", "hidden = [7]", "net.toml:17: training: unknown key `hidden`; did you mean "),
         ("seed = 7", "min_steps = 7", "net.toml:5: training: the setting 'epochs' cannot be used with 'min_steps'"),
+        (
+            "loss = { label_smoothing = 0.1, class_weights = \"balanced\" }",
+            "loss = \"mes\"",
+            "net.toml:2: unknown variant `mes`; did you mean `mse`, ",
+        ),
+        ("input = [64]\nloss", "input = [64]\nlos", "net.toml:2: unknown field `los`; did you mean `loss`, "),
+        (
+            "loss = { label_smoothing = 0.1, class_weights = \"balanced\" }",
+            "loss = 3",
+            "net.toml:2: invalid type: integer `3`, expected a loss such as \"mse\", or a table such as { kind = \"mse\" }",
+        ),
         ("\"balanced\"", "\"even\"", "net.toml:2: `even` is neither balanced nor a list of class weights"),
     ] {
         dir.write("net.toml", NETWORK.replace(from, to));
         let refusal = dir.refused(&["train", "digits", "--model", "net.toml"]);
         assert!(refusal.contains(what), "{to}: {refusal}");
+    }
+}
+
+/// An error about an option that a file sets names its key and line, unless the command line overrides it.
+#[test]
+fn errors_about_options_of_a_file_name_key_and_line() {
+    let dir = TempDir::new("keys");
+    dir.write("numbers.csv", "a,b\n1,2.5\n2,3.5\n3,4.5\n4,5.5\n5,6.5\n6,7.5\n");
+    let train = ["train", "digits", "--model", "net.toml", "--epochs", "1"];
+    for (section, arguments, expected) in [
+        (
+            "[training]\nseed = 1\nmomentum = 0.9\n",
+            &train[..],
+            "panoply: net.toml:4: training: momentum 0.9 cannot be used with optimizer adamw\n  only sgd and rmsprop",
+        ),
+        (
+            "[training]\noptimizer = \"adagrad\"\nwd = 0.1\n",
+            &train,
+            "panoply: net.toml:4: training: weight_decay 0.1 cannot be used with optimizer adagrad",
+        ),
+        (
+            "[training]\nmonitor = \"r2\"\n",
+            &train,
+            "panoply: net.toml:3: training: monitor r2: a classification has loss, accuracy and f1",
+        ),
+        (
+            "[data]\ncontext_length = 5\n",
+            &train,
+            "panoply: net.toml:3: data: context_length does not apply to digits; remove it",
+        ),
+        (
+            "[data]\ncontext_length = 5\n",
+            &["train", "numbers.csv", "--model", "net.toml"],
+            "panoply: net.toml:3: data: context_length does not apply to tables; remove it",
+        ),
+        (
+            "[data]\ncontext_length = 5\n",
+            &[&train[..], &["--context-length", "6"]].concat(),
+            "panoply: --context-length does not apply to digits; remove it",
+        ),
+        (
+            "[training]\nmomentum = 0.9\n",
+            &[&train[..], &["--momentum", "0.5"]].concat(),
+            "panoply: --momentum 0.5 cannot be used with --optimizer adamw",
+        ),
+        (
+            "[data]\nheader = \"maybe\"\n",
+            &train,
+            "panoply: net.toml:3: data: header: invalid value 'maybe' for 'header': expected true or false",
+        ),
+        (
+            "[training]\nseed = 1\npatience = 2\nepochs = 2\nmin_steps = 4\n",
+            &train[..4],
+            "panoply: net.toml:5: training: the setting 'epochs' cannot be used with 'min_steps'",
+        ),
+        (
+            "[training]\nseed = 1\nlr = 0.1\nlearning_rate = 0.2\n",
+            &train,
+            "panoply: net.toml:5: training: the setting 'learning_rate' cannot be used multiple times",
+        ),
+    ] {
+        dir.write("net.toml", format!("input = [64]\n{section}[[layer]]\nkind = \"linear\"\nout_features = 10\n"));
+        let refusal = dir.refused(arguments);
+        assert!(refusal.contains(expected), "{section}: {refusal}");
+    }
+    assert!(!dir.0.join("runs").exists(), "no run is started");
+    // A loss without settings is its name.
+    dir.write(
+        "net.toml",
+        "input = [64]\nloss = \"bce_with_logits\"\n[[layer]]\nkind = \"linear\"\nout_features = 10\n",
+    );
+    dir.json(&[&train[..], &["--out", "named"]].concat());
+    assert_eq!(manifest(&dir, "named")["network"]["loss"]["kind"], "bce_with_logits");
+    for (arguments, expected) in [
+        (["--model", "mpl"], "unknown network `mpl`; did you mean `mlp`, `transformer`, `cnn`? use mlp, cnn, lstm, "),
+        (["--loss", "mes"], "unknown variant `mes`; did you mean `mse`, `huber`, `bce_with_logits`? expected one of "),
+    ] {
+        let refusal = dir.refused(&[&["train", "digits"][..], &arguments].concat());
+        assert!(refusal.contains(expected), "{refusal}");
     }
 }
 
@@ -257,7 +352,7 @@ fn augmentations_are_applied_in_training_only() {
         (&["kinds.csv", "--augment", "random-shift=1"], "\n  the layers of `--augment` come first"),
         (
             &["kinds.csv", "--augment", "horizontal-flip"],
-            "layer 2 (random_horizontal_flip): expected [channels, lengths], got [1] from layer 1",
+            "layer 1 (random_horizontal_flip): expected [channels, lengths], got [1] from layer 0",
         ),
         (&["tale.txt", "--augment", "gaussian-noise=1"], "--augment cannot be used with text"),
     ] {

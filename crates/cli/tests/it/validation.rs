@@ -156,6 +156,15 @@ fn data_are_inspected() {
     let shown = inspect(&["table.csv"]);
     assert!(shown.starts_with("table.csv: 4 rows, 4 columns, with a header\ncolumn"), "{shown}");
     assert!(shown.lines().any(|line| line.starts_with("age") && line.ends_with("1         3  20 .. 47.5")), "{shown}");
+    dir.write("days.csv", "day,sent,size\n31.12.2024,2024-02-29,1\n1.2.2024,1970-01-02,2.5\n");
+    let days = json("days.csv");
+    for (at, first, last) in [(0, "1.2.2024", "31.12.2024"), (1, "1970-01-02", "2024-02-29")] {
+        let column = &days["columns"][at];
+        assert_eq!((&column["kind"], &column["range"]), (&"date".into(), &serde_json::Value::Null), "{days}");
+        assert_eq!(column["date_range"], serde_json::json!([first, last]), "{days}");
+        let shown = inspect(&["days.csv"]);
+        assert!(shown.lines().any(|line| line.ends_with(&format!("2  {first} .. {last}"))), "{shown}");
+    }
     dir.write("tale.txt", "once upon a time\n".repeat(30));
     assert_eq!(json("tale.txt")["shape"], serde_json::json!([64]));
     // A folder is data unless it is that of a run.

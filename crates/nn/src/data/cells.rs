@@ -11,6 +11,7 @@ use csv::{ReaderBuilder, StringRecord};
 use memchr::{memchr, memchr2_iter};
 use panoply_tensor::{large_vec, parallel_map, prefer_huge_pages};
 
+use super::dates::DateOrder;
 use super::numbers::{has_decimal_comma, numeric_part};
 
 /// Cells of text, row by row: one string and the end of each cell in it.
@@ -75,12 +76,12 @@ impl Cells {
         found
     }
 
-    /// Rewrites numbers with decimal commas to decimal points, and removes the points between groups of digits.
+    /// Rewrites numbers with decimal commas to decimal points, and removes the points between groups of digits. The points of dates stay.
     pub fn use_decimal_points(&mut self) {
         let mut text = String::with_capacity(self.text.len());
         let mut ends = Vec::with_capacity(self.ends.len());
         for cell in self.all() {
-            match numeric_part(cell) {
+            match numeric_part(cell).filter(|_| DateOrder::DayMonthYearPoints.seconds(cell).is_none()) {
                 Some(_) => text.extend(cell.chars().filter(|c| *c != '.').map(|c| if c == ',' { '.' } else { c })),
                 None => text.push_str(cell),
             }

@@ -127,6 +127,14 @@ impl Column {
         Some(is_nan || self.is_null(row))
     }
 
+    /// True for dates and times.
+    pub fn stores_times(&self) -> bool {
+        match &self.values {
+            Values::Times { .. } => true,
+            Values::Integers(_) | Values::Floats(_) | Values::Singles(_) | Values::Texts(_) => false,
+        }
+    }
+
     fn is_null(&self, row: usize) -> bool {
         self.nulls.get(row) == Some(&true)
     }

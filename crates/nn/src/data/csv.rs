@@ -11,10 +11,12 @@ use panoply_tensor::{Error, Result, parallel_map};
 
 use super::cells::{Cells, PART, Records};
 use super::columnar::Columns;
+use super::dates::DateOrder;
 use super::numbers::number;
 use super::reader::name;
 use super::tables::{is_missing, lacks_number};
 use super::{Dataset, ReadBudget, TextEncoding, read_text};
+use crate::nearest::known_names;
 
 /// A numeric table.
 #[derive(Clone, Debug, PartialEq)]
@@ -339,6 +341,14 @@ impl CsvTable {
         }
     }
 
+    /// True for a column whose file stores dates or times, not text.
+    pub(super) fn stores_times(&self, column: usize) -> bool {
+        match &self.contents {
+            Contents::Cells(_) => false,
+            Contents::Columns(table) => table.columns[column].stores_times(),
+        }
+    }
+
     /// True if a cell has no value.
     pub(super) fn is_missing(&self, row: usize, column: usize) -> bool {
         self.missing_number(row, column).unwrap_or_else(|| is_missing(self.cell(row, column)))
@@ -433,25 +443,37 @@ impl CsvTable {
         }
         let counted = || name.parse::<usize>().ok()?.checked_sub(1).filter(|column| *column < self.names.len());
         let named = self.names.iter().position(|known| known.eq_ignore_ascii_case(name));
-        named
-            .or_else(counted)
-            .ok_or_else(|| Error::mistake(format!("no column `{name}`; the columns are {}", self.names.join(", "))))
+        named.or_else(counted).ok_or_else(|| {
+            let known: Vec<&str> = self.names.iter().map(String::as_str).collect();
+            Error::mistake(format!("no column `{name}`; {}", known_names(name, &known, ("the columns are", ""))))
+        })
     }
 
-    /// Parses a cell as a number, subtracts an offset, and divides by a scale.
-    pub(super) fn number(&self, row: usize, column: usize, (offset, scale): (f64, f64), path: &Path) -> Result<f32> {
-        let found = self
-            .finite_number(row, column)
+    /// Parses a cell as a date in an order, if there is one, or as a number, subtracts an offset, and divides by a scale.
+    pub(super) fn number(
+        &self,
+        row: usize,
+        column: usize,
+        (dates, offset, scale): (Option<DateOrder>, f64, f64),
+        path: &Path,
+    ) -> Result<f32> {
+        let found = dates
+            .and_then(|order| order.seconds(self.cell(row, column)))
+            .or_else(|| self.finite_number(row, column))
             .map(|number| ((number - offset) / scale) as f32)
             .filter(|number| number.is_finite());
         found.ok_or_else(|| {
             let (line, name) = (self.line(row), &self.names[column]);
             let at = format!("{}:{line}: {name}", path.display());
             let cell = self.cell(row, column);
-            match is_missing(cell) {
-                true => Error::corrupt(format!("{at}: the value is missing"))
+            match (is_missing(cell), dates) {
+                (true, _) => Error::corrupt(format!("{at}: the value is missing"))
                     .note("`--missing median` in training replaces missing values"),
-                false => Error::corrupt(format!("{at}: `{cell}` is not a finite number")).note(format!(
+                (false, Some(order)) => {
+                    Error::corrupt(format!("{at}: `{cell}` is not a date such as {}", order.example()))
+                        .note("write dates as in training, or as YYYY-MM-DD")
+                }
+                (false, None) => Error::corrupt(format!("{at}: `{cell}` is not a finite number")).note(format!(
                     "`--categorical {name:?}` treats the column as categories, `--drop-columns {name:?}` leaves it out"
                 )),
             }

@@ -8,6 +8,7 @@ mod cells;
 #[cfg_attr(not(feature = "parquet"), allow(dead_code, reason = "only Parquet files have such columns"))]
 mod columnar;
 pub mod csv;
+mod dates;
 pub mod digits;
 pub mod idx;
 pub mod images;
@@ -37,6 +38,7 @@ pub use batch::{Batch, Batches};
 pub use batch_feed::TrainData;
 pub(crate) use batch_feed::{BatchFeed, resident_bytes};
 pub use builder::DatasetBuilder;
+pub use dates::DateOrder;
 pub use imputation::MissingRows;
 pub use loader::{DataLoader, DataLoaderIter, ExampleMut};
 pub use panoply_tensor::ReadBudget;

@@ -71,8 +71,8 @@ fn short_decimal(cell: &str) -> Option<f64> {
 
 /// Seconds since 1970 of a date in the order year, month, day, with or without a time of day; a time without a zone is in UTC.
 ///
-/// Other orders are ambiguous and stay words.
-fn date(cell: &str) -> Option<f64> {
+/// In other orders the cells of a whole column are dates; see [`super::dates`].
+pub(super) fn date(cell: &str) -> Option<f64> {
     // Four digits and a separator: most cells are not dates.
     let separator = *cell.as_bytes().get(4)?;
     if !matches!(separator, b'-' | b'/') || !cell.as_bytes()[..4].iter().all(u8::is_ascii_digit) {
@@ -92,9 +92,18 @@ fn date(cell: &str) -> Option<f64> {
     Some(seconds(time.naive_utc()))
 }
 
-fn seconds(time: NaiveDateTime) -> f64 {
+/// Seconds since 1970 of a time in UTC.
+pub(super) fn seconds(time: NaiveDateTime) -> f64 {
     let time = time.and_utc();
     time.timestamp() as f64 + f64::from(time.timestamp_subsec_nanos()) / 1e9
+}
+
+/// Formats seconds since 1970 as a date, with the time of day unless it is midnight; `None` beyond the range of dates.
+pub(super) fn date_text(seconds: f64) -> Option<String> {
+    let nanoseconds = ((seconds - seconds.floor()) * 1e9).round().min(999_999_999.0) as u32;
+    let time = DateTime::from_timestamp(seconds.floor() as i64, nanoseconds)?.naive_utc();
+    let is_midnight = seconds.rem_euclid(86_400.0) == 0.0;
+    Some(if is_midnight { time.date().to_string() } else { format!("{} {}", time.date(), time.time()) })
 }
 
 /// Currency signs before or behind an amount.
@@ -175,6 +184,22 @@ mod tests {
         for cell in ["2023-02-29", "29/02/2024", "12,34", "a1", "inf", "1,23,456", "2024-02"] {
             assert_eq!(number(cell), None, "{cell}");
         }
+    }
+
+    /// `str(datetime.fromtimestamp(seconds, timezone.utc))` without zone, and the text is the number again.
+    #[test]
+    fn seconds_are_formatted_as_dates() {
+        for (seconds, expected) in [
+            (1_709_164_800.0, "2024-02-29"),
+            (1_709_209_800.0, "2024-02-29 12:30:00"),
+            (1_709_209_800.25, "2024-02-29 12:30:00.250"),
+            (-86_400.0, "1969-12-31"),
+            (-0.5, "1969-12-31 23:59:59.500"),
+        ] {
+            assert_eq!(date_text(seconds).as_deref(), Some(expected));
+            assert_eq!(number(expected), Some(seconds));
+        }
+        assert_eq!((date_text(1e18), date_text(-1e300)), (None, None));
     }
 
     /// The bits are those of the standard library.

@@ -8,7 +8,9 @@ use serde::{Deserialize, Serialize};
 
 use super::csv::CsvOptions;
 use super::labels::Keys;
-use super::{Dataset, MissingRows, ReadProgress, Targets, TextEncoding, array_pair, digits, images, tables, text};
+use super::{
+    Dataset, DateOrder, MissingRows, ReadProgress, Targets, TextEncoding, array_pair, digits, images, tables, text,
+};
 
 /// Format of data, with what a trained network needs to read more of it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -40,6 +42,9 @@ pub enum DataFormat {
         /// Replacements of missing values, by column. A column without one must have a value in each row.
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
         imputation: BTreeMap<String, Imputation>,
+        /// Orders of dates that are not written as year, month, day, by feature column.
+        #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+        date_orders: BTreeMap<String, DateOrder>,
         /// True if numbers are written with decimal commas.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         decimal_comma: bool,
@@ -466,6 +471,7 @@ impl DataFormat {
                 offsets,
                 scales,
                 imputation,
+                date_orders,
                 decimal_comma,
             } => {
                 let (task, sequences) = (*task, sequences.as_ref());
@@ -479,6 +485,7 @@ impl DataFormat {
                     offsets,
                     scales,
                     imputation,
+                    date_orders,
                     decimal_comma,
                     classes,
                 };

@@ -189,7 +189,7 @@ pub(super) fn open(path: &Path, reading: &ReadOptions) -> Result<LabeledData> {
         Task::MultiLabel => (multilabel_targets(&examples, &labels)?, Vec::new()),
         Task::Classification | Task::Text => class_targets(&examples, labels[0], &words[0])?,
     };
-    let maps = (&found.categories, &found.offsets, &found.scales, &found.imputation);
+    let maps = (&found.categories, &found.offsets, &found.scales, &found.imputation, &found.date_orders);
     let mut encoded = columns_of(table, &columns, maps);
     encoded.iter_mut().zip(found.numbers).for_each(|(column, numbers)| column.numbers = numbers);
     let (features, lengths) = examples.numbers(&encoded, time, (&reading.progress, FITTED)).map_err(explained)?;
@@ -220,6 +220,7 @@ pub(super) fn open(path: &Path, reading: &ReadOptions) -> Result<LabeledData> {
         offsets: found.offsets,
         scales: found.scales,
         imputation: found.imputation,
+        date_orders: found.date_orders,
         decimal_comma: table.decimal_comma,
     };
     let dataset = examples.ending(data.example_shape(&lengths).build()?)?;
@@ -381,7 +382,7 @@ fn regression_targets(
     let mut values = Vec::with_capacity(examples.rows.len() * labels.len());
     for rows in examples.rows.iter() {
         for label in labels {
-            values.push(examples.table.number(rows[0], *label, (offset(label), 1.0), examples.path)?);
+            values.push(examples.table.number(rows[0], *label, (None, offset(label), 1.0), examples.path)?);
         }
     }
     Ok(Targets::Regression { values, num_outputs: labels.len() })

@@ -16,14 +16,18 @@
 //! `[training]` and `[data]` are for the training program and are returned unparsed.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::io::Read;
 use std::path::Path;
 
 use panoply_tensor::{Error, Result};
-use serde::Deserialize;
+use serde::de::value::{MapAccessDeserializer, StrDeserializer};
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use toml::{Spanned, Table, Value};
 
-use super::{LayerSpec, Loss, Network, shape};
+use super::{LayerSpec, Loss, LossKind, Network, shape};
+use crate::nearest::with_nearest;
 
 /// Maximum size of a file.
 const MOST_BYTES: usize = 1 << 20;
@@ -33,7 +37,7 @@ const MOST_BYTES: usize = 1 << 20;
 #[serde(deny_unknown_fields)]
 struct Raw {
     input: Vec<usize>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "loss")]
     loss: Loss,
     #[serde(default)]
     layer: Vec<Spanned<Table>>,
@@ -41,6 +45,29 @@ struct Raw {
     training: BTreeMap<String, Spanned<Value>>,
     #[serde(default)]
     data: BTreeMap<String, Spanned<Value>>,
+}
+
+/// Reads a loss: its name alone, as in `loss = "mse"`, or a table with its settings.
+fn loss<'de, D: Deserializer<'de>>(from: D) -> Result<Loss, D::Error> {
+    struct NameOrTable;
+
+    impl<'de> Visitor<'de> for NameOrTable {
+        type Value = Loss;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a loss such as \"mse\", or a table such as { kind = \"mse\" }")
+        }
+
+        fn visit_str<E: serde::de::Error>(self, name: &str) -> Result<Loss, E> {
+            LossKind::deserialize(StrDeserializer::new(name)).map(Loss::new)
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Loss, A::Error> {
+            Loss::deserialize(MapAccessDeserializer::new(map))
+        }
+    }
+
+    from.deserialize_any(NameOrTable)
 }
 
 /// Sections of a file besides its network.
@@ -101,14 +128,14 @@ impl Network {
 fn parse(text: &str) -> Result<(Network, FileSections), (usize, String)> {
     let raw: Raw = toml::from_str(text).map_err(|error| {
         let at = error.span().map_or(0, |span| span.start);
-        (line_of(text, at), one_line(error.message()))
+        (line_of(text, at), with_nearest(one_line(error.message())))
     })?;
     let mut network = Network { input: raw.input, layers: Vec::new(), loss: raw.loss };
     for (at, table) in raw.layer.iter().enumerate() {
         let layer = layer(table.get_ref()).map_err(|wrong| {
             let place =
                 wrong.within.iter().fold(LayerLocation::of(text, table), |place, (name, at)| place.part(name, *at));
-            (place.line(wrong.field.as_deref()), format!("layer {}{}", at + 1, wrong.what))
+            (place.line(wrong.field.as_deref()), format!("layer {at}{}", wrong.what))
         })?;
         network.layers.push(layer);
     }
@@ -208,22 +235,6 @@ fn layer(table: &Table) -> Result<LayerSpec, FileError> {
     })
 }
 
-/// Adds the most similar names to a message about an unknown one that lists many.
-fn with_nearest(message: String) -> String {
-    let Some((unknown, list)) = message.split_once(", expected one of ") else { return message };
-    let name = unknown.split('`').nth(1).unwrap_or_default();
-    let mut known: Vec<&str> = list.split('`').skip(1).step_by(2).collect();
-    if known.len() <= NEAREST {
-        return message;
-    }
-    let similarity = |known: &str| strsim::normalized_damerau_levenshtein(name, known);
-    known.sort_by(|a, b| similarity(b).total_cmp(&similarity(a)));
-    format!("{unknown}; did you mean `{}`? expected one of {list}", known[..NEAREST].join("`, `"))
-}
-
-/// Number of similar names in a message.
-const NEAREST: usize = 3;
-
 /// Fields that hold lists of layers, as in [`LayerSpec::sublayers`].
 const PARTS: [&str; 4] = ["layers", "shortcut", "target", "memory"];
 
@@ -233,7 +244,7 @@ fn part(kind: &str, name: &str, value: &mut Value) -> Result<(), FileError> {
     for (at, value) in layers.iter_mut().enumerate() {
         let Value::Table(table) = value else { continue };
         let inner = layer(table).map_err(|mut wrong| {
-            wrong.what = format!(" ({kind}): {name}: layer {}{}", at + 1, wrong.what);
+            wrong.what = format!(" ({kind}): {name}: layer {at}{}", wrong.what);
             wrong.within.insert(0, (name.to_string(), at));
             wrong
         })?;

@@ -22,13 +22,13 @@ pub(crate) fn through(layers: &[LayerSpec], input: &[usize]) -> Result<Vec<Vec<u
     Ok(shapes)
 }
 
-/// Returns an error message about a layer with its position, its kind and the layer before it.
+/// Returns an error message about a layer with its position, counted from 0 as in parameter names, its kind and the layer before it.
 pub(super) fn complaint(layers: &[LayerSpec], at: usize, what: &str) -> String {
-    let before = match at.checked_sub(1).and_then(|before| layers.get(before)) {
-        Some(before) => format!("layer {at} ({})", before.kind()),
+    let before = match at.checked_sub(1) {
+        Some(before) => format!("layer {before} ({})", layers[before].kind()),
         None => "the input".to_string(),
     };
-    format!("layer {} ({}): {}", at + 1, layers[at].kind(), what.replace("{before}", &before))
+    format!("layer {at} ({}): {}", layers[at].kind(), what.replace("{before}", &before))
 }
 
 /// Returns the output shape of sublayers.

@@ -88,7 +88,7 @@ impl fmt::Display for Summary {
         writeln!(f, "     {:width$}  {:<16}", "input", axes(&self.input))?;
         for (at, layer) in self.layers.iter().enumerate() {
             let LayerSummary { kind, output_shape: output, num_parameters: parameters, bytes, .. } = layer;
-            writeln!(f, "{:>3}  {kind:width$}  {:<16}  {parameters:>10}  {bytes:>10}", at + 1, axes(output))?;
+            writeln!(f, "{:>3}  {kind:width$}  {:<16}  {parameters:>10}  {bytes:>10}", at, axes(output))?;
         }
         let Summary {
             trainable_parameters: trained,

@@ -285,9 +285,9 @@ impl Writer<'_> {
         Ok(self.op("Add", &[&scaled, &bias], &[]))
     }
 
-    /// Returns the number of the outermost layer, counted from 1.
+    /// Returns the number of the outermost layer, counted from 0.
     fn number(&self) -> usize {
-        self.place.split('.').next().and_then(|at| at.parse::<usize>().ok()).map_or(1, |at| at + 1)
+        self.place.split('.').next().and_then(|at| at.parse::<usize>().ok()).unwrap_or(0)
     }
 
     /// Writes sublayers over `input`. Returns the name of the output and its shape, without the batch.

@@ -44,12 +44,34 @@ fn training_learns_digits_and_survives_a_checkpoint() {
         let mut wider = Mlp::new(&[64, 33, 10], 0.0, &mut Rng::seed_from_u64(99));
         let before = wider.named_parameters()[0].1.tensor().to_vec::<f32>().unwrap();
         let error = checkpoint::load(&mut wider, &file).unwrap_err();
-        assert!(error.is_corrupt() && error.message().ends_with("; nothing was loaded"), "{error}");
+        assert!(error.is_mistake() && error.message().ends_with("; nothing was loaded"), "{error}");
         assert!(error.message().contains("3 mismatched (layers.0.weight is f32[32, 64], not f32[33, 64]"), "{error}");
         assert_eq!(wider.named_parameters()[0].1.tensor().to_vec::<f32>().unwrap(), before);
         let mut deeper = Mlp::new(&[64, 32, 10, 10], 0.0, &mut Rng::seed_from_u64(99));
         let error = checkpoint::load(&mut deeper, &file).unwrap_err();
         assert!(error.message().contains("2 missing (layers.2.weight, layers.2.bias)"), "{error}");
+        // A file with other names is not corrupt; a prefix that a wrapper added is named.
+        let renamed = |rename: fn(String) -> String| {
+            let arrays =
+                model.named_parameters().into_iter().map(|(name, param)| (rename(name), param.tensor().clone()));
+            checkpoint::save_tensors(&file, &arrays.collect::<Vec<_>>(), HashMap::new()).unwrap();
+            let error = checkpoint::load(&mut model.clone(), &file).unwrap_err();
+            assert!(
+                error.is_mistake() && error.message().contains("4 missing (") && error.message().contains("4 extra (")
+            );
+            error.notes().join("; ")
+        };
+        let remedy = "pass a `key_map` to `nn::state_dict::load`";
+        for (rename, expected) in [
+            ((|name| format!("module.{name}")) as fn(String) -> String, "the file's names begin with `module.`"),
+            (|name| format!("module._orig_mod.{name}"), "the file's names begin with `module._orig_mod.`"),
+            (|name| format!("net.{name}"), "the file's names begin with `net.`"),
+            (|name| format!("_orig_mod.{}", name.replace("layers", "fc")), "the file's names begin with `_orig_mod.`"),
+            (|name| name.replace("layers", "fc"), "the file holds other names"),
+        ] {
+            assert_eq!(renamed(rename), format!("{expected}; {remedy}"));
+        }
+        checkpoint::save(&model, &file, HashMap::new()).unwrap();
         // A truncated file is an error and never a panic.
         let whole = std::fs::read(&file).unwrap();
         for length in [0, 7, 8, 100, whole.len() - 1] {

@@ -420,6 +420,7 @@ fn invalid_sequences() {
             offsets,
             scales: Default::default(),
             imputation: Default::default(),
+            date_orders: Default::default(),
             decimal_comma: false,
         };
         let error = source

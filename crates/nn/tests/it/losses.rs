@@ -119,7 +119,7 @@ fn balanced_weights_agree_with_scikit_learn() {
         ("kind = \"kl_div\", target_scale = 2", "target_scale applies to mse, l1 and huber, not to kl_div"),
         (
             "kind = \"ctc\"",
-            "unknown variant `ctc`, expected one of `cross_entropy`, `bce_with_logits`, `kl_div`, `mse`, `l1`, `huber`",
+            "unknown variant `ctc`; did you mean `cross_entropy`, `bce_with_logits`, `kl_div`? expected one of `cross_entropy`, `bce_with_logits`, `kl_div`, `mse`, `l1`, `huber`",
         ),
     ] {
         let (_, message) = read(&text.replace("class_weights = \"balanced\"", loss)).unwrap_err();

@@ -123,12 +123,12 @@ fn nested_layers() {
         let mut pass = ForwardContext::train(&mut rng).record_outputs();
         model.forward(&Rng::seed_from_u64(1).normal([2, 2, 6, 6]), &mut pass);
         let seen: Vec<&str> = pass.recorded_outputs().iter().map(|(name, _)| name.as_str()).collect();
-        assert_eq!(seen[..2], ["layer 1 (residual): layer 0", "layer 1 (residual): layer 1"]);
-        assert_eq!(seen.last(), Some(&"layer 2 (activation_checkpoint)"));
+        assert_eq!(seen[..2], ["layer 0 (residual): layer 0", "layer 0 (residual): layer 1"]);
+        assert_eq!(seen.last(), Some(&"layer 1 (activation_checkpoint)"));
         let text = model.summary().unwrap().to_string();
         assert!(
-            text.contains("  1  residual               [4, 6, 6]  ")
-                && text.contains("  2  activation_checkpoint  [3]  "),
+            text.contains("  0  residual               [4, 6, 6]  ")
+                && text.contains("  1  activation_checkpoint  [3]  "),
             "{text}"
         );
     });
@@ -309,7 +309,7 @@ fn a_summary_counts_parameters_and_activations() {
             partially_frozen.to_string().contains("\n658 trainable parameters, 36 frozen, 8 in buffers, 2808 bytes")
         );
         let text = summary.to_string();
-        assert!(text.contains("  1  conv        [4, 8, 8]                 36         144\n"), "{text}");
+        assert!(text.contains("  0  conv        [4, 8, 8]                 36         144\n"), "{text}");
         assert!(
             text.ends_with(
                 "694 trainable parameters, 8 in buffers, 2808 bytes; 3624 bytes of activations per example\n"
@@ -322,40 +322,40 @@ fn a_summary_counts_parameters_and_activations() {
 #[test]
 fn mistakes_name_line_and_field() {
     let table = [
-        ("out_channels = 4", "out_channels = 0", 7, "layer 1 (conv): out_channels 0 is not in 1 ..= 16777216"),
+        ("out_channels = 4", "out_channels = 0", 7, "layer 0 (conv): out_channels 0 is not in 1 ..= 16777216"),
         (
             "out_channels = 4",
             "out_channels = \"four\"",
             7,
-            "layer 1 (conv): `out_channels`: invalid type: string \"four\", expected usize",
+            "layer 0 (conv): `out_channels`: invalid type: string \"four\", expected usize",
         ),
         (
             "out_channels = 4",
             "out_channels = -4",
             7,
-            "layer 1 (conv): `out_channels`: invalid value: integer `-4`, expected usize",
+            "layer 0 (conv): `out_channels`: invalid value: integer `-4`, expected usize",
         ),
-        ("out_channels = 4", "outptus = 4", 7, "layer 1 (conv): unknown field `outptus`"),
-        ("out_channels = 4\n", "\n", 5, "layer 1 (conv): missing field `out_channels`"),
+        ("out_channels = 4", "outptus = 4", 7, "layer 0 (conv): unknown field `outptus`"),
+        ("out_channels = 4\n", "\n", 5, "layer 0 (conv): missing field `out_channels`"),
         (
             "kernel_size = [3, 3]",
             "kernel_size = [9, 11]",
             8,
-            "layer 1 (conv): kernel_size [9, 11] does not fit into the axes [8, 8] of the input",
+            "layer 0 (conv): kernel_size [9, 11] does not fit into the axes [8, 8] of the input",
         ),
         (
             "kernel_size = [3, 3]",
             "kernel_size = [3]",
             8,
-            "layer 1 (conv): kernel_size [3] expects [channels, 1 lengths], got [1, 8, 8] from the input",
+            "layer 0 (conv): kernel_size [3] expects [channels, 1 lengths], got [1, 8, 8] from the input",
         ),
-        ("kind = \"relu\"", "kind = \"rleu\"", 16, "layer 3: unknown variant `rleu`"),
-        ("kind = \"relu\"\n", "", 15, "layer 3: `kind` is missing"),
+        ("kind = \"relu\"", "kind = \"rleu\"", 16, "layer 2: unknown variant `rleu`"),
+        ("kind = \"relu\"\n", "", 15, "layer 2: `kind` is missing"),
         (
             "in_features = 64",
             "in_features = 65",
             27,
-            "layer 6 (linear): in_features 65 does not match the 64 of layer 5 (flatten)",
+            "layer 5 (linear): in_features 65 does not match the 64 of layer 4 (flatten)",
         ),
         ("input = [1, 8, 8]", "input = [1, 8, 0]", 1, "the input [1, 8, 0] must have axes of at least 1"),
         (
@@ -376,11 +376,11 @@ fn mistakes_name_line_and_field() {
     let file = std::env::temp_dir().join(format!("panoply-network-{}.toml", std::process::id()));
     std::fs::write(&file, DIGITS.replace("out_features = 10", "out_features = 0")).unwrap();
     let error = Network::read(&file).unwrap_err();
-    let want = format!("{}:28: layer 6 (linear): out_features 0 is not in 1 ..= 16777216", file.display());
+    let want = format!("{}:28: layer 5 (linear): out_features 0 is not in 1 ..= 16777216", file.display());
     assert!(error.is_corrupt() && error.message() == want, "{error}");
     std::fs::remove_file(&file).unwrap();
     let error = digits().add_layer(LayerSpec::LastTimeStep {}).build(&mut Rng::seed_from_u64(0)).unwrap_err();
-    assert_eq!(error.message(), "layer 7 (last_time_step): expected [time, features], got [10] from layer 6 (linear)");
+    assert_eq!(error.message(), "layer 6 (last_time_step): expected [time, features], got [10] from layer 5 (linear)");
 }
 
 /// Arrays with the right number of elements are accepted if the order of the elements is the same, and rejected if the axes are permuted.

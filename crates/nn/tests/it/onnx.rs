@@ -524,6 +524,6 @@ fn layers_that_onnx_lacks_are_errors_that_name_the_layer() {
     Device::get("cpu").unwrap().scope(|| {
         let network = Network::with_input(&[2, 7]).add_layer(LayerSpec::AdaptiveMaxPool { output_size: vec![3] });
         let error = onnx::to_bytes(&network.build(&mut Rng::seed_from_u64(0)).unwrap()).unwrap_err();
-        assert_eq!(error.message(), "layer 1: ONNX has no adaptive pooling of [7] to [3]");
+        assert_eq!(error.message(), "layer 0: ONNX has no adaptive pooling of [7] to [3]");
     });
 }

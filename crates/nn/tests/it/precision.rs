@@ -182,7 +182,7 @@ fn the_first_non_finite_layer_is_named() {
         for (weight, value, place) in [
             (1.0, f32::NAN, "in the inputs"),
             (f32::NAN, 0.5, "in 2.weight"),
-            (3e38, 0.5, "in the output of layer 3 (linear)"),
+            (3e38, 0.5, "in the output of layer 2 (linear)"),
         ] {
             let mut run = run(weight);
             let examples = data(value);

@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex};
 use panoply_nn::data::reader::{
     self, DataFormat, Imputation, LabeledData, MissingValues, ReadOptions, Replacement, Task,
 };
-use panoply_nn::data::{Dataset, ReadProgress, Targets, TextEncoding};
+use panoply_nn::data::summary::ColumnKind;
+use panoply_nn::data::{Dataset, DateOrder, ReadProgress, Targets, TextEncoding};
 use panoply_tensor::Rng;
 
 fn file(name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
@@ -169,6 +170,84 @@ fn decimal_commas_and_dates() {
     let DataFormat::Csv { decimal_comma: false, .. } = points.format else { panic!("3.5 has a decimal point") };
 }
 
+/// `pandas.to_datetime(column, format=…)`, and `Timestamp.timestamp()` of the dates.
+#[test]
+fn dates_in_other_orders() {
+    let seconds = [1_735_603_200.0f64, 1_706_745_600.0, 1_709_164_800.0]; // 2024-12-31, 2024-02-01, 2024-02-29
+    for (order, cells) in [
+        (DateOrder::DayMonthYearPoints, ["31.12.2024", "1.2.2024", "29.02.2024"]),
+        (DateOrder::DayMonthYearSlashes, ["31/12/2024", "01/02/2024", "29/02/2024"]),
+        (DateOrder::MonthDayYearSlashes, ["12/31/2024", "02/01/2024", "2/29/2024"]),
+        (DateOrder::DayMonthYearDashes, ["31-12-2024", "01-02-2024", "29-02-2024"]),
+        (DateOrder::MonthNameDayYear, ["Dec 31 2024", "Feb 01 2024", "February 29 2024"]),
+        (DateOrder::DayMonthNameYear, ["31 Dec 2024", "1 Feb 2024", "29 february 2024"]),
+    ] {
+        let [a, b, c] = cells;
+        // More than 5 % are missing, so that a feature marks them.
+        let text = format!("day,kind\n{a},x\n{b},y\n,x\n{c},y\n");
+        let read = open("days.csv", &text, &ReadOptions::default());
+        let DataFormat::Csv { date_orders, categories, offsets, .. } = &read.format else { panic!("not a table") };
+        assert_eq!((date_orders["day"], categories.len()), (order, 0), "{a}");
+        let offset = offsets.get("day").copied().unwrap_or(0.0);
+        let of = |seconds: f64| (seconds - offset) as f32;
+        let features = |row: usize| &read.dataset.features[row * 2..][..2];
+        assert_eq!(
+            [features(0), features(1), features(3)],
+            [&[of(seconds[0]), 0.0], &[of(seconds[1]), 0.0], &[of(seconds[2]), 0.0]],
+            "{a}"
+        );
+        assert_eq!(features(2), [of(seconds[2]), 1.0], "the median");
+        // The model remembers the order, also of dates that alone would be ambiguous; other dates are in the order year, month, day.
+        let stored = serde_json::to_string(&read.format).unwrap();
+        let format: DataFormat = serde_json::from_str(&stored).unwrap();
+        let more = file("more-days.csv", format!("day\n{b}\n2024-02-29\n"));
+        let again = format.read(&more, &read.class_names, &ReadOptions::default()).unwrap();
+        assert_eq!(again.dataset.features, [of(seconds[1]), 0.0, of(seconds[2]), 0.0], "{a}");
+        let error = format.read(&file("words.csv", "day\nsoon\n"), &[], &ReadOptions::default()).unwrap_err();
+        assert!(error.message().contains("words.csv:2: day: `soon` is not a date such as "), "{error}");
+        // A model without the entry reads them as before, as text.
+        let old: DataFormat = serde_json::from_str(&stored.replace("date_orders", "other")).unwrap();
+        assert!(old.read(&more, &read.class_names, &ReadOptions::default()).is_err(), "{a}");
+        let summary = panoply_nn::data::summary::summarize(&file("days.csv", &text), &ReadOptions::default()).unwrap();
+        let day = &summary.columns[0];
+        assert_eq!((day.kind, day.missing, day.distinct, day.range), (ColumnKind::Date, 1, 3, None));
+        assert_eq!(day.date_range, Some((b.to_string(), a.to_string())));
+    }
+    // Points of dates are not groups of digits.
+    let german =
+        open("german-days.csv", "price;day;kind\n1.234,5;31.12.2024;a\n-0,25;01.02.2024;b\n", &Default::default());
+    let DataFormat::Csv { date_orders, decimal_comma: true, .. } = &german.format else {
+        panic!("{:?}", german.format)
+    };
+    assert_eq!(date_orders["day"], DateOrder::DayMonthYearPoints);
+    // Orders that contradict each other, and one that the options forbid, are categories.
+    for (cells, options) in [
+        (["31/12/2024", "12/31/2024"], ReadOptions::default()),
+        (["31.12.2024", "2024-12-31"], ReadOptions::default()),
+        (["31.12.2024", "30.12.2024"], ReadOptions { categorical: vec!["day".into()], ..ReadOptions::default() }),
+    ] {
+        let text = format!("day,kind\n{0},x\n{1},y\n{0},x\n", cells[0], cells[1]);
+        let read = open("mixed.csv", text, &options);
+        let DataFormat::Csv { date_orders, categories, .. } = &read.format else { panic!("not a table") };
+        assert_eq!((date_orders.len(), categories["day"].len()), (0, 2), "{cells:?}");
+        assert!(!read.assumptions.iter().any(|note| note.contains("ambiguous")), "{:?}", read.assumptions);
+    }
+}
+
+/// Days and months up to 12 in either order.
+#[test]
+fn ambiguous_dates_are_categories() {
+    let rows: Vec<String> = (0..80).map(|at| format!("{:02}/{:02}/2024,{at}\n", 1 + at % 8, 1 + at / 8)).collect();
+    let text = format!("day,size\n{}", rows.concat());
+    let read = open("ambiguous.csv", &text, &ReadOptions::default());
+    let DataFormat::Csv { date_orders, categories, .. } = &read.format else { panic!("not a table") };
+    assert_eq!((date_orders.len(), categories["day"].len()), (0, 64));
+    let note = "column day: 64 dates in an ambiguous order are categories; write them as YYYY-MM-DD";
+    assert!(read.assumptions.iter().any(|told| told.ends_with(note)), "{:?}", read.assumptions);
+    let summary = panoply_nn::data::summary::summarize(&file("ambiguous.csv", &text), &ReadOptions::default()).unwrap();
+    assert_eq!((summary.columns[0].kind, &summary.columns[0].date_range), (ColumnKind::Category, &None));
+}
+
 /// `text.encode(encoding)` in Python; UTF-16 has a byte order mark or none.
 #[test]
 fn encodings_of_tables() {
@@ -313,9 +392,21 @@ fn columns_with_types_are_those_of_the_same_text() {
     }
     let (typed, text) = (fixture("types.parquet"), fixture("types.csv"));
     let summary = |path: &Path| panoply_nn::data::summary::summarize(path, &ReadOptions::default()).unwrap();
-    let columns =
-        |path: &Path| summary(path).columns.into_iter().map(|column| (column.missing, column.distinct, column.kind));
-    assert!(columns(&typed).eq(columns(&text)));
+    for (typed, text) in summary(&typed).columns.iter().zip(&summary(&text).columns) {
+        assert_eq!((typed.missing, typed.distinct), (text.missing, text.distinct), "{}", typed.name);
+        // As text, dates and times are seconds since 1970. The dates are `datetime(1970, 1, 1) + timedelta(seconds=…)`.
+        let dates = match typed.name.as_str() {
+            "date" => ("1969-12-31", "2022-01-08"),
+            "s" | "ms" | "us" => ("1969-12-31 23:59:59", "2100-01-01"),
+            "ns" => ("1969-12-31 23:59:59.000000250", "2100-01-01"),
+            name => {
+                assert_eq!((typed.kind, &typed.date_range), (text.kind, &None), "{name}");
+                continue;
+            }
+        };
+        let dates = Some((dates.0.to_string(), dates.1.to_string()));
+        assert_eq!((typed.kind, typed.range, &typed.date_range), (ColumnKind::Date, None, &dates), "{}", typed.name);
+    }
     // Each row is a prediction of its own, with the label in its last column.
     let names = &read("types.csv", &["label"], None);
     let known = |path: &Path| names.format.read(path, &names.class_names, &ReadOptions::default()).unwrap();

@@ -202,12 +202,12 @@ fn unsupported_sequence_lengths_are_mistakes() {
         let data = data.with_seq_lengths(vec![4, 1]).unwrap();
         let start = Network::with_input(&[4, 2]);
         for (layers, wrong) in [
-            (vec![LayerSpec::Flatten {}], "layer 1 (flatten): it mixes time steps"),
-            (vec![LayerSpec::Relu {}, LayerSpec::conv(4, &[3]).with_padding([1])], "layer 2 (conv): it mixes"),
-            (vec![LayerSpec::batch_norm()], "layer 1 (batch_norm): it mixes"),
+            (vec![LayerSpec::Flatten {}], "layer 0 (flatten): it mixes time steps"),
+            (vec![LayerSpec::Relu {}, LayerSpec::conv(4, &[3]).with_padding([1])], "layer 1 (conv): it mixes"),
+            (vec![LayerSpec::batch_norm()], "layer 0 (batch_norm): it mixes"),
             (
                 vec![LayerSpec::ActivationCheckpoint { layers: vec![LayerSpec::Flatten {}] }],
-                "layer 1 (activation_checkpoint): it mixes",
+                "layer 0 (activation_checkpoint): it mixes",
             ),
         ] {
             let network = layers.into_iter().fold(start.clone(), Network::add_layer);

@@ -58,7 +58,7 @@ fn sequential_equals_the_builder() {
     assert_eq!(words.layers[0], LayerSpec::multi_head_attention(3));
     // Sizes that are not literals are checked when the network is built.
     let error = sequential![Linear(4, WIDTH), Linear(31, 2)].build(&mut Rng::seed_from_u64(0)).unwrap_err();
-    assert_eq!(error.message(), "layer 2 (linear): in_features 31 does not match the 32 of layer 1 (linear)");
+    assert_eq!(error.message(), "layer 1 (linear): in_features 31 does not match the 32 of layer 0 (linear)");
     Device::get("cpu").unwrap().scope(|| {
         let model = network.build(&mut Rng::seed_from_u64(0)).unwrap();
         assert_eq!(model.num_parameters(), 784 * 32 + 32 + 32 * 10 + 10);

@@ -210,6 +210,28 @@ fn inconsistent_manifest_is_rejected() {
     assert!(stderr.contains("digits has changed since run began: class 1 is `0` now and was `naught`"), "{stderr}");
 }
 
+/// A model file whose arrays are not those of its network description, which only a replaced part of the file explains.
+#[test]
+fn model_file_that_does_not_fit_its_network_description_is_rejected() {
+    let dir = TempDir::new("other-network");
+    dir.json(&["train", "digits", "--epochs", "1", "--out", "run"]);
+    with_manifest(&dir, "m.safetensors", |manifest| {
+        let layers = manifest["network"]["layers"].as_array_mut().unwrap();
+        let at = layers.iter().position(|layer| layer.get("linear").is_some()).unwrap();
+        layers[at]["linear"]["out_features"] = 127.into();
+    });
+    for command in ["predict", "inspect"] {
+        let stderr = dir.refused(&[command, "m.safetensors"]);
+        assert!(
+            stderr.contains("m.safetensors: the model file does not fit its network description: ")
+                && stderr.contains(" mismatched (")
+                && stderr.contains("use another copy")
+                && !stderr.contains("key_map"),
+            "{command}: {stderr}"
+        );
+    }
+}
+
 /// A manifest names its data; reading a pipe without a writer would block forever.
 #[cfg(unix)]
 #[test]

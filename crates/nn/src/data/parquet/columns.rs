@@ -66,9 +66,9 @@ impl ColumnBuilder {
                 | ConvertedType::INT_32
                 | ConvertedType::UINT_8
                 | ConvertedType::UINT_16
-                | ConvertedType::UINT_32
-                | ConvertedType::DATE,
+                | ConvertedType::UINT_32,
             ) => Kind::Integers,
+            (Type::INT32, ConvertedType::DATE) => Kind::Times { digits: 0 },
             (Type::FLOAT, _) => Kind::Singles,
             (Type::DOUBLE, _) => Kind::Floats,
             _ => Kind::Texts,
@@ -114,7 +114,7 @@ impl ColumnBuilder {
                 (Values::Integers(to), ColumnReader::BoolColumnReader(reader)) => {
                     decode(reader, count, scatter(to, &mut nulls, 0, |value: &bool| i64::from(*value)))
                 }
-                (Values::Integers(to), ColumnReader::Int32ColumnReader(reader)) => {
+                (Values::Integers(to) | Values::Times { counts: to, .. }, ColumnReader::Int32ColumnReader(reader)) => {
                     let converted = self.description.converted_type();
                     decode(reader, count, scatter(to, &mut nulls, 0, move |value: &i32| integer(*value, converted)))
                 }

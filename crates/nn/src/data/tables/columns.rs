@@ -8,6 +8,7 @@ use std::thread::available_parallelism;
 use panoply_tensor::{Error, Result, large_vec, parallel_map};
 
 use super::super::csv::CsvTable;
+use super::super::dates::{ColumnDates, DateOrder};
 use super::super::labels::{classes_among, label_key};
 use super::super::offsets;
 use super::super::read_progress::{FITTED, ReadProgress, SEPARATED};
@@ -48,6 +49,8 @@ pub(super) struct Column<'a> {
     pub name: &'a str,
     /// The positions of its categories by their keys, if it holds no numbers.
     pub categories: Option<HashMap<String, usize>>,
+    /// The order of its dates, if it holds dates that are not numbers by themselves.
+    dates: Option<DateOrder>,
     /// A value that is subtracted from its numbers, and one by which the differences are divided.
     offset: f64,
     scale: f64,
@@ -80,7 +83,7 @@ impl Column<'_> {
         let replaced = self.imputation.filter(|_| is_missing).map(|imputation| &imputation.value);
         match (&self.categories, replaced) {
             (None, Some(Replacement::Number(value))) => features.push(((value - self.offset) / self.scale) as f32),
-            (None, _) => features.push(table.number(row, self.place, (self.offset, self.scale), path)?),
+            (None, _) => features.push(table.number(row, self.place, (self.dates, self.offset, self.scale), path)?),
             (Some(categories), replaced) => {
                 let key = match replaced {
                     Some(Replacement::Category(category)) => label_key(category),
@@ -135,25 +138,27 @@ pub(super) struct Encodings {
     pub offsets: BTreeMap<String, f64>,
     pub scales: BTreeMap<String, f64>,
     pub imputation: BTreeMap<String, Imputation>,
+    pub date_orders: BTreeMap<String, DateOrder>,
     /// The numbers of each column that is left, as [`Column`] has them; `None` for categories.
     pub numbers: Vec<Option<Vec<f32>>>,
     /// Sentences about decisions that the data leave open.
     pub notes: Vec<String>,
 }
 
-/// Categories, offsets, scales and replacements of missing values, by column.
+/// Categories, offsets, scales, replacements of missing values, and orders of dates, by column.
 pub(super) type EncodingMaps<'a> = (
     &'a BTreeMap<String, Vec<String>>,
     &'a BTreeMap<String, f64>,
     &'a BTreeMap<String, f64>,
     &'a BTreeMap<String, Imputation>,
+    &'a BTreeMap<String, DateOrder>,
 );
 
 /// The columns with their encodings.
 pub(super) fn columns_of<'a>(
     table: &'a CsvTable,
     places: &[usize],
-    (categories, offsets, scales, imputation): EncodingMaps<'a>,
+    (categories, offsets, scales, imputation, date_orders): EncodingMaps<'a>,
 ) -> Vec<Column<'a>> {
     let column = |place: &usize| {
         let name = &table.names[*place];
@@ -163,6 +168,7 @@ pub(super) fn columns_of<'a>(
         Column {
             place: *place,
             categories: categories.get(name).map(keys),
+            dates: date_orders.get(name).copied(),
             name,
             offset,
             scale,
@@ -185,6 +191,7 @@ struct ColumnEncoding {
     offset: Option<f64>,
     scale: Option<f64>,
     imputation: Imputation,
+    dates: Option<DateOrder>,
     numbers: Option<Vec<f32>>,
 }
 
@@ -221,6 +228,7 @@ pub(super) fn fit(
         found.categories.extend(encoding.categories.map(|categories| (name.clone(), categories)));
         found.offsets.extend(encoding.offset.map(|offset| (name.clone(), offset)));
         found.scales.extend(encoding.scale.map(|scale| (name.clone(), scale)));
+        found.date_orders.extend(encoding.dates.map(|order| (name.clone(), order)));
         if !matches!(policy, Some(MissingValues::Error)) {
             found.imputation.insert(name.clone(), encoding.imputation);
         }
@@ -270,14 +278,33 @@ fn parse_columns(table: &CsvTable, columns: &[usize], rows: &[usize]) -> Vec<Par
     parsed
 }
 
+impl ParsedColumn {
+    /// Reads the cells as dates if none is a number, and returns their order; they stay words if they are ambiguous or no dates.
+    fn read_dates(&mut self, table: &CsvTable, column: usize, rows: &[usize]) -> Option<ColumnDates> {
+        if self.words == 0 || self.without_number < rows.len() {
+            return None;
+        }
+        let present = rows.iter().filter(|row| !table.lacks_number(**row, column));
+        let found = ColumnDates::of(present.map(|row| table.cell(*row, column)))?;
+        if let ColumnDates::Order(order) = found {
+            let numbers = rows.iter().map(|row| order.seconds(table.cell(*row, column)).unwrap_or(f64::NAN));
+            self.numbers.iter_mut().zip(numbers).for_each(|(to, number)| *to = number);
+            (self.without_number, self.words) = (self.without_number - self.words, 0);
+        }
+        Some(found)
+    }
+}
+
 /// Learns the encoding of a column from its parsed cells.
 fn fit_column(
     (table, column): (&CsvTable, usize),
-    ParsedColumn { numbers, words, without_number }: ParsedColumn,
+    mut parsed: ParsedColumn,
     is_categorical: bool,
     (rows, policy, path): (&[usize], Option<MissingValues>, &Path),
 ) -> Result<FittedColumn> {
     let name = &table.names[column];
+    let dates = if is_categorical { None } else { parsed.read_dates(table, column, rows) };
+    let ParsedColumn { numbers, words, without_number } = parsed;
     let mut notes = Vec::new();
     let mut note = |what: &str| notes.push(format!("{}: {name}: {what}", path.display()));
     let cells = || rows.iter().map(|row| table.cell(*row, column));
@@ -302,6 +329,10 @@ fn fit_column(
         offset: None,
         scale: None,
         imputation: Imputation { value: Replacement::Number(0.0), indicator },
+        dates: match dates {
+            Some(ColumnDates::Order(order)) => Some(order),
+            Some(ColumnDates::Ambiguous) | None => None,
+        },
         numbers: None,
     };
     encoding.imputation.value = match is_categorical {
@@ -350,6 +381,10 @@ fn fit_column(
         };
         let marked = if indicator { "; a feature marks them" } else { "" };
         note(&format!("{missing} of {} values are missing and become {shown}{marked}", rows.len()));
+    }
+    if let (Some(ColumnDates::Ambiguous), Some(categories)) = (dates, &encoding.categories) {
+        let what = "dates in an ambiguous order are categories; write them as YYYY-MM-DD";
+        notes.push(format!("{}: column {name}: {} {what}", path.display(), categories.len()));
     }
     Ok(FittedColumn { encoding: Some(encoding), notes })
 }

@@ -7,6 +7,7 @@ use panoply_tensor::{Error, Result};
 
 use super::super::ReadBudget;
 use super::super::csv::{CsvOptions, CsvTable};
+use super::super::dates::DateOrder;
 use super::super::labels::Keys;
 use super::super::numbers::number;
 use super::super::read_progress::SEPARATED;
@@ -24,6 +25,7 @@ pub(in crate::data) struct TableSchema<'a> {
     pub offsets: &'a BTreeMap<String, f64>,
     pub scales: &'a BTreeMap<String, f64>,
     pub imputation: &'a BTreeMap<String, Imputation>,
+    pub date_orders: &'a BTreeMap<String, DateOrder>,
     pub decimal_comma: bool,
     pub classes: &'a [String],
 }
@@ -61,7 +63,8 @@ impl TableSchema<'_> {
         let examples = TableExamples::of(&table, &rows, (path, &budget), sequence)?;
         // Sequences may be longer than those of training; a network that cannot take them says so.
         let time = self.sequences.map_or(1, |sequences| sequences.max_len.max(examples.longest()));
-        let columns = columns_of(&table, &places, (self.words, self.offsets, self.scales, self.imputation));
+        let maps = (self.words, self.offsets, self.scales, self.imputation, self.date_orders);
+        let columns = columns_of(&table, &places, maps);
         let (features, lengths) = examples.numbers(&columns, time, (&reading.progress, SEPARATED))?;
         let name = |rows: &[usize]| match sequence {
             Some(column) => format!("{} {}", table.names[column], examples.cell(rows[0], column)),

@@ -7,8 +7,10 @@ use panoply_tensor::Result;
 use serde::{Deserialize, Serialize};
 
 use super::super::ReadBudget;
+use super::super::csv::CsvTable;
+use super::super::dates::{ColumnDates, DateOrder};
 use super::super::labels::label_key;
-use super::super::numbers::number;
+use super::super::numbers::{date, date_text, number};
 use super::super::reader::ReadOptions;
 use super::columns::{is_missing, lacks_number};
 use super::{Roles, read_table};
@@ -39,6 +41,9 @@ pub struct ColumnSummary {
     pub distinct: usize,
     /// The smallest and the largest number of a column of numbers.
     pub range: Option<(f64, f64)>,
+    /// The first and the last date of a column of dates, as the file writes them; dates and times of Parquet in the order year, month, day.
+    #[serde(default)]
+    pub date_range: Option<(String, String)>,
     /// The first distinct values, as the file writes them.
     pub examples: Vec<String>,
 }
@@ -67,10 +72,74 @@ pub enum ColumnKind {
     Integer,
     /// Numbers of which some have fractions.
     Float,
+    /// Dates, with or without a time of day.
+    Date,
     /// Texts, or numbers that an option makes categories.
     Category,
     /// No row has a value.
     Empty,
+}
+
+/// Notation of the cells of a column of dates.
+enum Dates {
+    /// As text in the order year, month, day.
+    Iso,
+    /// As text in another order.
+    Ordered(DateOrder),
+    /// As seconds since 1970: the file stores dates or times.
+    Stored,
+}
+
+impl Dates {
+    /// Returns how a column is read as dates; `None` if a cell is none. Only features are read in other orders than year, month, day.
+    fn of(table: &CsvTable, column: usize, is_feature: bool) -> Option<Dates> {
+        if table.stores_times(column) {
+            return Some(Dates::Stored);
+        }
+        let cells = || (0..table.rows()).map(|row| table.cell(row, column)).filter(|cell| !lacks_number(cell));
+        let first = cells().next()?;
+        if date(first).is_some() {
+            return cells().all(|cell| date(cell).is_some()).then_some(Dates::Iso);
+        }
+        match ColumnDates::of(cells()).filter(|_| is_feature)? {
+            ColumnDates::Order(order) => Some(Dates::Ordered(order)),
+            ColumnDates::Ambiguous => None,
+        }
+    }
+
+    /// Returns the seconds since 1970 of a cell.
+    fn seconds(&self, cell: &str) -> Option<f64> {
+        match self {
+            Dates::Iso => date(cell),
+            Dates::Ordered(order) => order.seconds(cell),
+            Dates::Stored => number(cell),
+        }
+    }
+
+    /// Returns a cell as a date.
+    fn text(&self, cell: &str) -> String {
+        let stored = match self {
+            Dates::Stored => number(cell).and_then(date_text),
+            Dates::Iso | Dates::Ordered(_) => None,
+        };
+        stored.unwrap_or_else(|| cell.to_string())
+    }
+
+    /// Returns the first and the last date.
+    fn range<'c>(&self, cells: impl Iterator<Item = &'c str>) -> Option<(String, String)> {
+        let mut ends: Option<[(f64, &str); 2]> = None;
+        for cell in cells {
+            let Some(seconds) = self.seconds(cell) else { continue };
+            let [first, last] = ends.get_or_insert([(seconds, cell); 2]);
+            if seconds < first.0 {
+                *first = (seconds, cell);
+            }
+            if seconds > last.0 {
+                *last = (seconds, cell);
+            }
+        }
+        ends.map(|[first, last]| (self.text(first.1), self.text(last.1)))
+    }
 }
 
 /// Examples of a column, at most.
@@ -89,9 +158,12 @@ pub fn summarize(path: &Path, reading: &ReadOptions) -> Result<TableSummary> {
         let numbers = || cells().filter_map(number);
         let words = cells().filter(|cell| number(cell).is_none() && !lacks_number(cell)).count();
         let count = numbers().count();
-        let is_category = roles.categorical.contains(&at) || words > count;
+        let is_named_category = roles.categorical.contains(&at);
+        let dates = Dates::of(table, at, roles.columns.contains(&at)).filter(|_| !is_named_category);
+        let is_category = (is_named_category || words > count) && dates.is_none();
         let kind = match (words + count, is_category) {
             (0, _) => ColumnKind::Empty,
+            (_, _) if dates.is_some() => ColumnKind::Date,
             (_, true) => ColumnKind::Category,
             (_, false) if numbers().all(|number| number.fract() == 0.0) => ColumnKind::Integer,
             (_, false) => ColumnKind::Float,
@@ -100,7 +172,7 @@ pub fn summarize(path: &Path, reading: &ReadOptions) -> Result<TableSummary> {
         let (mut distinct, mut examples) = (HashSet::new(), Vec::new());
         for cell in cells().filter(|cell| !lacks(cell)) {
             if distinct.insert(label_key(cell)) && examples.len() < EXAMPLES {
-                examples.push(cell.to_string());
+                examples.push(dates.as_ref().map_or_else(|| cell.to_string(), |dates| dates.text(cell)));
             }
         }
         let ends = numbers().fold(None, |ends: Option<(f64, f64)>, number| {
@@ -118,7 +190,8 @@ pub fn summarize(path: &Path, reading: &ReadOptions) -> Result<TableSummary> {
             kind,
             missing: cells().filter(|cell| lacks(cell)).count(),
             distinct: distinct.len(),
-            range: ends.filter(|_| !is_category),
+            range: ends.filter(|_| !is_category && dates.is_none()),
+            date_range: dates.and_then(|dates| dates.range(cells())),
             examples,
         }
     };

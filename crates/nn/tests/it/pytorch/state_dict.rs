@@ -53,9 +53,13 @@ fn a_state_dict_is_loaded_by_name() {
         let error = state_dict::load(&mut encoder, &path, |name| Some(name.to_string())).unwrap_err();
         assert!(
             error.message().contains("16 missing (attention.query.weight, ")
-                && error.message().ends_with("nothing was loaded"),
+                && error.message().ends_with("nothing was loaded")
+                && error.is_mistake(),
             "{error}"
         );
+        let names =
+            "the file holds other names; `key_map` must return the names of the model, or None to skip an array";
+        assert_eq!(error.notes(), [names]);
         assert_eq!(encoder.norms[0].weight.tensor().to_vec::<f32>().unwrap(), before);
         std::fs::remove_file(path).unwrap();
 
@@ -171,7 +175,7 @@ fn two_arrays_for_one_parameter_are_named() {
         let error =
             state_dict::load(&mut linear, &path, |n| n.split_once('.').map(|(_, rest)| rest.to_string())).unwrap_err();
         assert!(
-            error.is_corrupt()
+            error.is_mistake()
                 && error.message().ends_with("ema.weight and model.weight both become weight; nothing was loaded"),
             "{error}"
         );
@@ -219,7 +223,8 @@ fn stacked_weights_of_the_wrong_size_are_named() {
             let mut attention = MultiHeadAttention::new(8, 2, &mut Rng::seed_from_u64(0));
             let error = state_dict::load(&mut attention, &path, same).unwrap_err();
             let message = error.message();
-            assert!(message.contains("panoply-state-stacked") && message.contains(expected), "{error}");
+            assert!(error.is_mistake() && message.contains("panoply-state-stacked"), "{error}");
+            assert!(message.contains(expected), "{error}");
             std::fs::remove_file(path).unwrap();
         }
     });
