@@ -12,6 +12,7 @@ mod console;
 
 mod bench;
 mod chat;
+mod csv_cell;
 mod demo;
 mod devices;
 mod diagnosis;

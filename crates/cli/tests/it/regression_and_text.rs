@@ -186,6 +186,8 @@ fn text_is_trained_evaluated_and_generated() {
     assert_eq!(once, written(), "the same seed gives the same text");
     let refusal = dir.refused(&["predict", "runs/license-1", "--num-examples", "3"]);
     assert!(refusal.contains("--num-examples: this model reads text; --max-new-tokens"), "{refusal}");
+    let refusal = dir.refused(&["predict", "runs/license-1", "license.txt", "--output", "out.csv"]);
+    assert!(refusal.contains("--output: this model reads text, which has no rows; remove the option"), "{refusal}");
     let sample = std::fs::read_to_string(dir.0.join("runs/license-1/sample.txt")).unwrap();
     assert_eq!(sample.chars().count(), 401);
 

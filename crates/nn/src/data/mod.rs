@@ -40,8 +40,10 @@ pub use builder::DatasetBuilder;
 pub use imputation::MissingRows;
 pub use loader::{DataLoader, DataLoaderIter, ExampleMut};
 pub use panoply_tensor::ReadBudget;
+#[cfg(feature = "parquet")]
+pub use parquet::{ParquetColumn, ParquetValues, to_parquet};
 pub use read_progress::ReadProgress;
-pub use tables::summary;
+pub use tables::{TableRows, summary};
 
 /// Targets of the examples.
 #[derive(Clone, Debug, PartialEq)]

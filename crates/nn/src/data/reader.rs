@@ -8,7 +8,9 @@ use serde::{Deserialize, Serialize};
 
 use super::csv::CsvOptions;
 use super::labels::Keys;
-use super::{Dataset, MissingRows, ReadProgress, Targets, TextEncoding, array_pair, digits, images, tables, text};
+use super::{
+    Dataset, MissingRows, ReadProgress, TableRows, Targets, TextEncoding, array_pair, digits, images, tables, text,
+};
 
 /// Format of data, with what a trained network needs to read more of it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -205,6 +207,8 @@ pub struct InferenceData {
     pub labels: Vec<Option<Label>>,
     /// Offset to add in f64 to each output of the network; empty if there is none.
     pub offsets: Vec<f64>,
+    /// Rows of the examples with all columns, if they were read from a table.
+    pub table: Option<TableRows>,
     /// Messages about how the examples were read.
     pub notes: Vec<String>,
 }
@@ -544,7 +548,7 @@ impl InferenceData {
             .example_shape(lengths)
             .num_classes(classes.len().max(1))
             .build()?;
-        Ok(InferenceData { dataset: data, names, labels: right, offsets: Vec::new(), notes: Vec::new() })
+        Ok(InferenceData { dataset: data, names, labels: right, offsets: Vec::new(), table: None, notes: Vec::new() })
     }
 
     /// The examples with their labels, as training data have them, and the number of examples without a label, which are left out.
