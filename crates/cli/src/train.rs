@@ -17,6 +17,7 @@ mod lock;
 pub mod manifest;
 pub mod metrics;
 pub mod model_file;
+mod predictions;
 mod presets;
 mod progress;
 mod ranks;

@@ -8,6 +8,7 @@ use panoply::{Result, Rng, Tensor};
 use serde::{Deserialize, Serialize};
 
 use super::manifest::Manifest;
+use super::predictions;
 use super::run_dir::RunDir;
 use crate::console::escaped;
 
@@ -180,15 +181,20 @@ pub fn measure(model: &Model, held: &Dataset, manifest: &Manifest, folder: &RunD
             let read: Vec<i32> = rows.chunks_exact(*classes).map(|row| argmax(row) as i32).collect();
             let counts = ConfusionMatrix::of(right, &read, *classes)?;
             folder.write_confusion(&counts, &manifest.data.class_names)?;
+            folder.write_predictions(&predictions::of_classes(held, &rows, &manifest.data.class_names))?;
             Metrics::of_classes(&rows, right, &counts)
         }
         Targets::Regression { values, num_outputs: width } => {
             let labels = manifest.data.labels(*width);
-            folder.write_predictions(values, &rows, &manifest.data.offsets(), &labels)?;
+            let offsets = manifest.data.offsets();
+            folder.write_predictions(&predictions::of_numbers(held, values, &rows, &offsets, &labels))?;
+            folder.write_scatter(values, &rows, &offsets, &labels)?;
             Ok(Metrics::of_numbers(values, &rows, labels))
         }
         Targets::MultiLabel { values, num_labels: width } => {
-            let (measures, counts) = Metrics::of_answers(&rows, values, manifest.data.labels(*width))?;
+            let labels = manifest.data.labels(*width);
+            folder.write_predictions(&predictions::of_numbers(held, values, &rows, &[], &labels))?;
+            let (measures, counts) = Metrics::of_answers(&rows, values, labels)?;
             folder.write_answers(&measures.per_label, &counts)?;
             Ok(measures)
         }

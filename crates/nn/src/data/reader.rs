@@ -558,6 +558,7 @@ impl InferenceData {
     pub fn labeled(&self) -> Result<(Dataset, usize)> {
         let kept: Vec<usize> = (0..self.labels.len()).filter(|at| self.labels[*at].is_some()).collect();
         let mut data = self.dataset.select(&kept);
+        data.row_numbers = data.row_numbers.or((kept.len() < self.labels.len()).then(|| kept.clone()));
         let labels = || kept.iter().filter_map(|at| self.labels[*at].as_ref());
         if kept.is_empty() {
             return Err(Error::mistake("no example has a label"));
