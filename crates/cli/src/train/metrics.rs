@@ -7,7 +7,7 @@ use panoply::nn::{EpochReport, Metric, Model, generate, predict};
 use panoply::{Result, Rng, Tensor};
 use serde::{Deserialize, Serialize};
 
-use super::manifest::Manifest;
+use super::manifest::{Manifest, TestResult};
 use super::predictions;
 use super::run_dir::RunDir;
 use crate::console::escaped;
@@ -211,12 +211,19 @@ pub fn summary(report: &EpochReport, text: bool) -> String {
     }
 }
 
-/// Formats a score with the name of its metric.
+/// Formats a score with the name of its metric. R² is NaN only for a single example.
 pub fn score_in_words(metric: Metric, score: f64) -> String {
     match metric {
         Metric::Accuracy => format!("accuracy {:.1} %", score * 100.0),
+        Metric::R2 if score.is_nan() => "R² undefined (1 example)".to_string(),
         Metric::R2 => format!("R² {score:.3}"),
     }
+}
+
+/// Returns the score of the test set as text, with the number of its examples.
+pub fn test_summary(metric: Metric, test: &TestResult) -> String {
+    let examples = if test.score.is_nan() { String::new() } else { format!(" of {} examples", test.examples) };
+    score_in_words(metric, test.score) + &examples
 }
 
 /// Returns the first line of the report, without the time.
@@ -245,7 +252,7 @@ pub fn headline(manifest: &Manifest, best: &EpochReport) -> String {
                     format!("mean absolute error of {label} {}", format_number(off))
                 }
             };
-            format!("validation R² {:.3}, {detail} (epoch {})", best.val_score, best.epoch)
+            format!("validation {}, {detail} (epoch {})", score_in_words(Metric::R2, best.val_score), best.epoch)
         }
         source => {
             let what = if *source == DataFormat::Digits { "digits" } else { "examples" };

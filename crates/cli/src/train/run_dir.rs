@@ -114,6 +114,9 @@ impl RunDir {
                 Metric::Accuracy => "accuracy",
                 Metric::R2 => "r2",
             };
+            // R² of a single example is undefined.
+            let [train_score, val_score] =
+                [train_score, val_score].map(|score| if score.is_nan() { String::new() } else { score.to_string() });
             table += &format!("{epoch},{train_loss},{val_loss},{metric},{train_score},{val_score},{seconds}\n");
         }
         self.write("history.csv", &table)?;

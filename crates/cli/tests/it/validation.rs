@@ -262,3 +262,38 @@ fn npy(dtype: &str, shape: &str, data: &[u8]) -> Vec<u8> {
     let length = (header.len() as u16).to_le_bytes();
     [b"\x93NUMPY\x01\x00", &length[..], header.as_bytes(), data].concat()
 }
+
+/// R² of a single validation example is undefined, as `sklearn.metrics.r2_score` says; the loss chooses the best epoch.
+#[test]
+fn r2_of_one_validation_example_is_undefined() {
+    let dir = TempDir::new("one-example");
+    let rows: String = (0..5).map(|at| format!("{},{}.5\n", at * 3 % 7, at * 5 % 11)).collect();
+    dir.write("few.csv", format!("a,y\n{rows}"));
+    dir.write("one.csv", "a,y\n2,3.5\n");
+    let train = ["train", "few.csv", "--label", "y", "--task", "regression", "--epochs", "4"];
+    let output = dir.run(&[&train[..], &["--test-data", "one.csv", "--out", "run"]].concat());
+    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+    assert!(stdout.starts_with("validation R² undefined (1 example), mean absolute error of y "), "{stdout}{stderr}");
+    assert!(stdout.contains("\ntest set: R² undefined (1 example)\n"), "{stdout}");
+    assert!(stderr.contains(", R² undefined (1 example)  "), "{stderr}");
+    let history = std::fs::read_to_string(dir.0.join("run/history.csv")).unwrap();
+    for line in history.lines().skip(1) {
+        let cells: Vec<&str> = line.split(',').collect();
+        assert_eq!((cells.len(), cells[3], cells[4], cells[5]), (7, "r2", "", ""), "{line}");
+    }
+    // The manifest with its null is read again.
+    let report = dir.json(&["train", "--resume", "run", "--epochs", "6"]);
+    assert!(report["r2"].is_null() && report["test"]["score"].is_null() && report["test"]["loss"].is_f64(), "{report}");
+    let epochs = report["history"].as_array().unwrap();
+    assert!(epochs.len() == 6 && epochs.iter().all(|epoch| epoch["val_score"].is_null()), "{report}");
+    let losses: Vec<f64> = epochs.iter().map(|epoch| epoch["val_loss"].as_f64().unwrap()).collect();
+    let best = report["best_epoch"].as_u64().unwrap() as usize - 1;
+    assert_eq!(losses[best], losses.iter().copied().fold(f64::INFINITY, f64::min), "{losses:?}");
+    let refusal = dir.refused(&[&train[..], &["--monitor", "r2", "--out", "refused"]].concat());
+    assert!(
+        refusal.contains("--monitor r2: R² of 1 validation example is undefined\n  use `--monitor loss`"),
+        "{refusal}"
+    );
+    assert!(!dir.0.join("refused").exists(), "no run is started");
+    dir.json(&[&train[..], &["--monitor", "r2", "--val-split", "0.4", "--out", "two"]].concat());
+}
