@@ -177,7 +177,7 @@ fn classes(
         }
     }
     if known > 4 {
-        println!("{correct} of {known} correct, {:.1} %", correct as f64 * 100.0 / known as f64);
+        println!("accuracy {:.1} % ({correct} of {known})", correct as f64 * 100.0 / known as f64);
     }
 }
 
@@ -365,7 +365,7 @@ fn answers(
     }
     if known > 0 {
         let labels = known * width;
-        println!("{correct} of {labels} labels correct, {:.1} %", correct as f64 * 100.0 / labels as f64);
+        println!("accuracy {:.1} % ({correct} of {labels} labels)", correct as f64 * 100.0 / labels as f64);
     }
 }
 

@@ -238,9 +238,6 @@ pub fn headline(manifest: &Manifest, best: &EpochReport) -> String {
                 best.epoch
             )
         }
-        DataFormat::Csv { task: Task::MultiLabel, .. } | DataFormat::Npy { task: Task::MultiLabel, .. } => {
-            format!("{:.1} % of the validation labels correct (epoch {})", best.val_score * 100.0, best.epoch)
-        }
         DataFormat::Csv { task: Task::Regression, .. } | DataFormat::Npy { task: Task::Regression, .. } => {
             let measures = result.as_ref().map(|result| &result.measures);
             let detail = match measures.map_or(0, |measures| measures.per_label.len()) {
@@ -254,9 +251,12 @@ pub fn headline(manifest: &Manifest, best: &EpochReport) -> String {
             };
             format!("validation {}, {detail} (epoch {})", score_in_words(Metric::R2, best.val_score), best.epoch)
         }
-        source => {
-            let what = if *source == DataFormat::Digits { "digits" } else { "examples" };
-            format!("{:.1} % of the validation {what} correct (epoch {})", best.val_score * 100.0, best.epoch)
+        DataFormat::Digits
+        | DataFormat::Csv { .. }
+        | DataFormat::Images { .. }
+        | DataFormat::Idx { .. }
+        | DataFormat::Npy { .. } => {
+            format!("validation {} (epoch {})", score_in_words(Metric::Accuracy, best.val_score), best.epoch)
         }
     }
 }

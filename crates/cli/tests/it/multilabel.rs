@@ -72,6 +72,8 @@ fn multilabel_columns_are_trained_together() {
     }
     assert_eq!(seen["correct_labels"].as_u64(), Some(right));
     assert!(right > 1100, "{right} of 1200");
+    let stdout = text(&dir.run(&["predict", "run", "drinks.csv"]).stdout);
+    assert!(stdout.ends_with(&format!(" % ({right} of 1200 labels)\n")), "{}", stdout.lines().last().unwrap());
     dir.write("more.csv", "c,b,a\n0,0.9,0.9\n");
     let stdout = text(&dir.run(&["predict", "run", "more.csv"]).stdout);
     let lines: Vec<&str> = stdout.lines().collect();
@@ -80,7 +82,7 @@ fn multilabel_columns_are_trained_together() {
     let mut inspect = Command::new(env!("CARGO_BIN_EXE_panoply"));
     let stdout = text(&inspect.args(["inspect", "run"]).current_dir(&dir.0).output().unwrap().stdout);
     assert!(stdout.contains("\ntargets sweet, sour and cold, or iced as yes/no labels\n"), "{stdout}");
-    assert!(stdout.contains(" % of the validation labels correct (epoch "), "{stdout}");
+    assert!(stdout.contains("\nvalidation accuracy "), "{stdout}");
 
     let longer = dir.json(&["train", "--resume", "run", "--epochs", "31"]);
     assert_eq!(

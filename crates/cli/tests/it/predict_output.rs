@@ -68,6 +68,7 @@ fn csv_output_joins_the_input_by_line() {
     let output = dir.run(&["predict", "run", "people.csv", "--output", "out.csv"]);
     let stdout = text(&output.stdout);
     assert!(output.status.success() && stdout.ends_with("saved out.csv: 60 rows\n"), "{stdout}");
+    assert!(stdout.starts_with("accuracy ") && stdout.lines().next().unwrap().ends_with(" of 60)"), "{stdout}");
     assert_eq!(stdout.lines().count(), 2, "the summary and no rows: {stdout}");
     let (input, out) = (Read::open(&dir, "people.csv"), Read::open(&dir, "out.csv"));
     let names = ["row_1", "name", "age", "code", "row", "predicted", "kind", "predicted_1", "probability"];
