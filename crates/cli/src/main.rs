@@ -13,6 +13,7 @@ mod console;
 mod bench;
 mod chat;
 mod command_line;
+mod csv_cell;
 mod demo;
 mod devices;
 mod diagnosis;

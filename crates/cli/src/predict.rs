@@ -1,5 +1,7 @@
 //! `panoply predict MODEL [DATA]`: runs a trained model on data, or generates text with it.
 
+mod output;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -14,11 +16,13 @@ use panoply::{Error, Result, Rng};
 use serde_json::{Value, json};
 
 use crate::console::escaped;
-use crate::output::{self, DeviceArgs, DeviceSelection};
+use crate::output::{DeviceArgs, DeviceSelection, check_paths, print_json};
+use crate::shell;
 use crate::train::data_schema::DataSchema;
 use crate::train::metrics::{POSITIVE_THRESHOLD, argmax, format_number};
 use crate::train::model_file::ModelFile;
 use crate::train::run_dir;
+use output::OutputFile;
 
 /// Run a trained model on new data, or generate text
 #[derive(Args)]
@@ -29,7 +33,11 @@ pub struct PredictCommand {
     /// Data: a table with the same columns, a text, an image or a folder of images, an IDX or NumPy file [default: the training
     /// data]. A text model without data generates text.
     data: Option<PathBuf>,
-    /// Number of randomly chosen examples to show [default: all of DATA, otherwise 4]
+    /// Output file: the rows of the data with all their columns, the line of each in the file, and the predictions. The extension selects
+    /// the format. The terminal then shows only the summary
+    #[arg(short, long, visible_alias = "out", value_name = "FILE.csv|.json|.parquet", conflicts_with = "prompt")]
+    output: Option<PathBuf>,
+    /// Number of randomly chosen examples to show [default: all of DATA or for --output, otherwise 4]
     #[arg(long, visible_alias = "count", value_name = "N")]
     num_examples: Option<usize>,
     /// Characters that a text model generates [default: 200]
@@ -51,8 +59,16 @@ pub struct PredictCommand {
     json: bool,
 }
 
-/// Reads the model and the examples, and prints the predictions.
+impl PredictCommand {
+    /// Returns true if the rows are printed: with `--output` they are in the file.
+    fn shows_rows(&self) -> bool {
+        self.output.is_none()
+    }
+}
+
+/// Reads the model and the examples, and prints or writes the predictions.
 pub fn run(arguments: &PredictCommand) -> Result<ExitCode> {
+    check_paths(arguments.json, arguments.output.as_deref())?;
     let choice = arguments.device.select()?;
     choice.explain();
     choice.device().scope(|| {
@@ -61,6 +77,9 @@ pub fn run(arguments: &PredictCommand) -> Result<ExitCode> {
         if let Some(DataSchema { format: DataFormat::Text { vocabulary, context_length: time }, reading, .. }) =
             &file.schema
         {
+            if arguments.output.is_some() {
+                return Err(Error::mistake("--output: this model reads text, which has no rows; remove the option"));
+            }
             if arguments.num_examples.is_some() {
                 return Err(Error::mistake(
                     "--num-examples: this model reads text; --max-new-tokens sets the length of a text",
@@ -81,6 +100,9 @@ pub fn run(arguments: &PredictCommand) -> Result<ExitCode> {
         if arguments.prompt.is_some() {
             return Err(Error::mistake("--prompt: this model generates no text; pass a data file instead"));
         }
+        let trained_on = file.manifest.as_ref().map(|manifest| PathBuf::from(manifest.data.place()));
+        let data: Vec<&Path> = arguments.data.iter().chain(&trained_on).map(PathBuf::as_path).collect();
+        let to = arguments.output.as_deref().map(|path| OutputFile::new(path, &arguments.model, &data)).transpose()?;
         let (read, schema) = file.examples(arguments.data.as_deref())?;
         let examples = chosen(read, arguments);
         examples.notes.iter().for_each(|note| note!("{}", escaped(note)));
@@ -88,6 +110,7 @@ pub fn run(arguments: &PredictCommand) -> Result<ExitCode> {
             return Err(Error::mistake("--num-examples 0: there is nothing to show"));
         }
         let rows = predict(model, &examples.dataset, &model.network.loss)?.to_vec::<f32>()?;
+        let saved = to.map(|to| to.write(&examples, &schema, &rows)).transpose()?;
         match examples.dataset.targets {
             Targets::Regression { num_outputs: width, .. } => {
                 numbers(arguments, &choice, &examples, (&rows, &schema.labels(width)));
@@ -96,6 +119,9 @@ pub fn run(arguments: &PredictCommand) -> Result<ExitCode> {
                 answers(arguments, &choice, &examples, (&rows, &schema.labels(width)));
             }
             Targets::Classes { .. } => classes(arguments, &choice, &schema, &examples, &rows),
+        }
+        if let (Some(path), Some(count), false) = (&arguments.output, saved, arguments.json) {
+            println!("saved {}: {count} rows", shell::quoted(path));
         }
         Ok(ExitCode::SUCCESS)
     })
@@ -128,15 +154,15 @@ fn classes(
                 json!({"example": examples.names[at], "actual": label, "predicted": classes[read[at].0], "probability": read[at].1})
             })
             .collect();
-        output::print_json(&choice.document(json!({
-            "predictions": rows, "labeled": known, "correct": correct,
+        print_json(&choice.document(json!({
+            "predictions": rows, "output": arguments.output, "labeled": known, "correct": correct,
             "accuracy": fraction(correct, known), "unknown_labels": unknown,
         })));
         return;
     }
     let (names, classes) = (shown(&examples.names), shown(classes));
     let width = names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
-    for (at, (class, share)) in read.iter().enumerate() {
+    for (at, (class, share)) in read.iter().enumerate().filter(|_| arguments.shows_rows()) {
         let verdict = match labels[at] {
             Some(label) if label.is(*class) => format!(", actual {}: correct", escaped(label.name)),
             Some(label) => format!(", actual {}: wrong", escaped(label.name)),
@@ -151,7 +177,7 @@ fn classes(
         }
     }
     if known > 4 {
-        println!("{correct} of {known} correct, {:.1} %", correct as f64 * 100.0 / known as f64);
+        println!("accuracy {:.1} % ({correct} of {known})", correct as f64 * 100.0 / known as f64);
     }
 }
 
@@ -237,9 +263,8 @@ fn numbers(
         let rows: Vec<_> = rows()
             .map(|((name, right), values)| json!({"example": name, "actual": number(right), "predicted": read(values)}))
             .collect();
-        output::print_json(&choice.document(json!({
-            "labels": labels, "predictions": rows, "labeled": all.len(),
-            "mae": mean,
+        print_json(&choice.document(json!({
+            "labels": labels, "predictions": rows, "output": arguments.output, "labeled": all.len(), "mae": mean,
         })));
         return;
     }
@@ -253,7 +278,8 @@ fn numbers(
         let words: Vec<String> = moved.collect();
         words.join(", ")
     };
-    for ((name, right), read) in names.iter().zip(&examples.labels).zip(read.chunks_exact(width)) {
+    let rows = names.iter().zip(&examples.labels).zip(read.chunks_exact(width));
+    for ((name, right), read) in rows.filter(|_| arguments.shows_rows()) {
         let verdict = match (right, off(right, read)) {
             (Some(Label::Values(right)), Some(off)) => {
                 let right: Vec<String> = right.iter().map(f64::to_string).collect();
@@ -313,9 +339,9 @@ fn answers(
                 json!({"example": name, "actual": answers, "predicted": read})
             })
             .collect();
-        output::print_json(&choice.document(json!({
-            "labels": labels, "predictions": rows, "labeled": known, "correct_labels": correct,
-            "accuracy": fraction(correct, known * width),
+        print_json(&choice.document(json!({
+            "labels": labels, "predictions": rows, "output": arguments.output, "labeled": known,
+            "correct_labels": correct, "accuracy": fraction(correct, known * width),
         })));
         return;
     }
@@ -323,8 +349,11 @@ fn answers(
     let name_width = names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
     let widths: Vec<usize> = labels.iter().map(|label| label.chars().count().max(7)).collect();
     let heads: Vec<String> = labels.iter().zip(&widths).map(|(label, width)| format!("{label:>width$}")).collect();
-    println!("{:name_width$}  {}", "", heads.join("  "));
-    for ((name, right), read) in names.iter().zip(&rights).zip(probabilities.chunks_exact(width)) {
+    if arguments.shows_rows() {
+        println!("{:name_width$}  {}", "", heads.join("  "));
+    }
+    let rows = names.iter().zip(&rights).zip(probabilities.chunks_exact(width));
+    for ((name, right), read) in rows.filter(|_| arguments.shows_rows()) {
         let cells: Vec<String> = read
             .iter()
             .zip(&widths)
@@ -336,7 +365,7 @@ fn answers(
     }
     if known > 0 {
         let labels = known * width;
-        println!("{correct} of {labels} labels correct, {:.1} %", correct as f64 * 100.0 / labels as f64);
+        println!("accuracy {:.1} % ({correct} of {labels} labels)", correct as f64 * 100.0 / labels as f64);
     }
 }
 
@@ -362,7 +391,7 @@ fn evaluate_text(
     let found = evaluate(model, &data, &Loss::default())?;
     let (characters, perplexity) = (data.features.len(), metrics::perplexity(found.loss));
     if arguments.json {
-        output::print_json(&choice.document(json!({
+        print_json(&choice.document(json!({
             "num_characters": characters, "loss": found.loss,
             "perplexity": perplexity, "accuracy": found.score,
         })));
@@ -389,7 +418,7 @@ fn write_text(arguments: &PredictCommand, choice: &DeviceSelection, model: &Mode
     let sampling = GenerationConfig { max_new_tokens: count, temperature: arguments.temperature };
     let written = generate(model, letters, prompt, &sampling, &mut Rng::seed_from_u64(arguments.seed))?;
     if arguments.json {
-        output::print_json(&choice.document(json!({
+        print_json(&choice.document(json!({
             "prompt": prompt, "text": written,
         })));
     } else {
@@ -405,7 +434,8 @@ fn shown(names: &[String]) -> Vec<String> {
 
 /// Selects the number of examples to show at random, or all in order.
 fn chosen(examples: InferenceData, arguments: &PredictCommand) -> InferenceData {
-    let Some(count) = arguments.num_examples.or(if arguments.data.is_none() { Some(4) } else { None }) else {
+    let shows_all = arguments.data.is_some() || arguments.output.is_some();
+    let Some(count) = arguments.num_examples.or((!shows_all).then_some(4)) else {
         return examples;
     };
     let mut order = Rng::seed_from_u64(arguments.seed).permutation(examples.names.len());
@@ -415,6 +445,7 @@ fn chosen(examples: InferenceData, arguments: &PredictCommand) -> InferenceData 
         names: order.iter().map(|at| examples.names[*at].clone()).collect(),
         labels: order.iter().map(|at| examples.labels[*at].clone()).collect(),
         offsets: examples.offsets,
+        table: examples.table.map(|table| table.select(&order)),
         notes: examples.notes,
     }
 }

@@ -63,6 +63,29 @@ pub fn check_export(out: &Path, model: &Path, data: &Path) -> Result<()> {
     Ok(())
 }
 
+/// Returns an error if predictions written to `out` would overwrite the model, one of the `data` or another file of a run, or if `out` is a
+/// pipe or a device.
+pub fn check_predictions(out: &Path, model: &Path, data: &[&Path]) -> Result<()> {
+    let refused = |what: &str| {
+        let message = format!("--output {} is {what}", out.display());
+        Err(Error::mistake(message).note("choose another file, such as predictions.csv"))
+    };
+    if is_stream(out) {
+        return refused("a pipe or a device");
+    }
+    if out == model || same_file(out, model) {
+        return refused("the model itself");
+    }
+    if data.iter().any(|data| out == *data || same_file(out, data)) {
+        return refused("the data itself");
+    }
+    let folder = target(out).and_then(|target| target.parent().map(Path::to_path_buf));
+    if out.exists() && folder.is_some_and(|folder| folder.join("manifest.json").exists()) {
+        return refused("a file of a run");
+    }
+    Ok(())
+}
+
 fn is_export(name: &std::ffi::OsStr) -> bool {
     let name = name.to_string_lossy().to_lowercase();
     EXPORTED.iter().any(|ending| name.ends_with(ending))

@@ -19,6 +19,7 @@ mod lock;
 pub mod manifest;
 pub mod metrics;
 pub mod model_file;
+mod predictions;
 mod presets;
 mod progress;
 mod ranks;
@@ -499,9 +500,7 @@ impl TrainJob {
         }
         println!("{}, {seconds:.2} s in total", metrics::headline(&self.manifest, best));
         measures.summary().iter().for_each(|words| println!("{words}"));
-        if let Some(test) = &result.test {
-            println!("test set: {} of {} examples", metrics::score_in_words(best.metric, test.score), test.examples);
-        }
+        result.test.iter().for_each(|test| println!("test set: {}", metrics::test_summary(best.metric, test)));
         if result.skipped_steps > 0 {
             println!("{} steps were skipped because gradients overflowed", result.skipped_steps);
         }

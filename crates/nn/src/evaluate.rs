@@ -22,7 +22,7 @@ pub enum Metric {
     #[default]
     Accuracy,
     /// Coefficient of determination: 0 for predicting the mean, negative for worse. With several outputs, the mean over the outputs that
-    /// vary. If none varies, 1 for exact predictions, otherwise 0.
+    /// vary. If none varies, 1 for exact predictions, otherwise 0. NaN for a single example, as in scikit-learn.
     R2,
 }
 
@@ -74,6 +74,7 @@ pub(crate) fn evaluate_feed(model: &impl Layer, feed: &BatchFeed<'_>, loss: &Los
     })?;
     let score = match &data.targets {
         Targets::Classes { .. } | Targets::MultiLabel { .. } => right[0] / data.len() as f64,
+        Targets::Regression { .. } if data.len() < 2 => f64::NAN,
         Targets::Regression { .. } => {
             let explained = right.iter().zip(&spreads).map(|(squares, spread)| spread.explained(*squares));
             match explained.flatten().collect::<Vec<f64>>()[..] {

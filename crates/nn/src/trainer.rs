@@ -130,7 +130,7 @@ pub struct EpochReport {
     /// there are fewer.
     #[serde(default, with = "any_float")]
     pub train_score: f64,
-    /// Score of the validation examples after the epoch.
+    /// Score of the validation examples after the epoch; NaN for R² of a single example.
     #[serde(with = "any_float")]
     pub val_score: f64,
     /// Macro-averaged F1 score of the validation examples, if it is the monitored figure.
@@ -151,7 +151,8 @@ pub enum Monitor {
     /// The loss, which falls.
     #[default]
     Loss,
-    /// The score of [`EpochReport::metric`], accuracy or R², which rises. Of equal scores the one with the smaller loss is better.
+    /// The score of [`EpochReport::metric`], accuracy or R², which rises. Of equal scores, and of R² of a single example, the one with the
+    /// smaller loss is better.
     Score,
     /// The macro-averaged F1 score of a classification, which rises. Of equal scores the one with the smaller loss is better.
     MacroF1,
@@ -162,6 +163,8 @@ impl EpochReport {
     pub fn is_better_than(&self, other: &EpochReport) -> bool {
         let score = |report: &EpochReport| match self.monitor {
             Monitor::Loss => 0.0,
+            // R² of a single example is undefined, so that the loss decides.
+            Monitor::Score if report.val_score.is_nan() => f64::NEG_INFINITY,
             Monitor::Score => report.val_score,
             Monitor::MacroF1 => report.val_macro_f1.unwrap_or(f64::NEG_INFINITY),
         };
@@ -179,7 +182,7 @@ fn is_zero(seconds: &f64) -> bool {
     *seconds == 0.0
 }
 
-/// Numbers of which JSON has no infinite ones: those are their names (`"inf"`, `"-inf"`, `"NaN"`), and `null` is NaN.
+/// Numbers of which JSON has no infinite ones: those are their names (`"inf"`, `"-inf"`), and `null` is NaN.
 mod any_float {
     use serde::{Deserialize, Deserializer, Serializer};
 
@@ -192,7 +195,11 @@ mod any_float {
     }
 
     pub fn serialize<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
-        if value.is_finite() { serializer.serialize_f64(*value) } else { serializer.collect_str(value) }
+        match value {
+            value if value.is_nan() => serializer.serialize_unit(),
+            value if value.is_finite() => serializer.serialize_f64(*value),
+            value => serializer.collect_str(value),
+        }
     }
 
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {

@@ -265,6 +265,7 @@ fn step(arguments: &BenchMeshCommand, sizes: &Sizes) -> Result<ExitCode> {
             targets: Targets::Classes { labels, num_classes: classes, labels_per_example: 1 },
             example_shape: vec![width],
             seq_lengths: None,
+            row_numbers: None,
         })
     };
     let (train, held) = (examples(BATCHES * sizes.batch)?, examples(2)?);

@@ -298,7 +298,7 @@ fn draw(frame: &mut Frame<'_>, facts: &RunInfo, state: &State) {
     let [left, right] = Layout::horizontal([Constraint::Fill(1), Constraint::Fill(1)]).areas(charts);
     draw_losses(frame, left, facts, state);
     draw_scores(frame, right, facts, state);
-    let [left, right] = Layout::horizontal([Constraint::Fill(1), Constraint::Fill(1)]).areas(numbers);
+    let [left, right] = Layout::horizontal([Constraint::Fill(4), Constraint::Fill(3)]).areas(numbers);
     frame.render_widget(Paragraph::new(draw_epochs(state)).block(Block::bordered().title(" epochs ")), left);
     frame.render_widget(
         Paragraph::new(draw_speed(facts, state)).block(Block::bordered().title(" speed and memory ")),
@@ -335,7 +335,7 @@ fn draw_losses(frame: &mut Frame<'_>, area: Rect, facts: &RunInfo, state: &State
     let train = if state.steps.is_empty() { &before } else { &state.steps };
     let top = train.iter().chain(&held).map(|point| point.1).filter(|loss| loss.is_finite()).fold(0.0, f64::max);
     let top = if top > 0.0 { top } else { 1.0 };
-    chart(frame, area, " loss ", [0.0, top], facts.epochs, &[("training", TRAIN, train), ("val", HELD, &held)]);
+    chart(frame, area, " loss ", [0.0, top], facts.epochs, &[("training", TRAIN, train), ("validation", HELD, &held)]);
 }
 
 fn draw_scores(frame: &mut Frame<'_>, area: Rect, facts: &RunInfo, state: &State) {
@@ -349,7 +349,7 @@ fn draw_scores(frame: &mut Frame<'_>, area: Rect, facts: &RunInfo, state: &State
         Some(Metric::R2) => " R² ",
         _ => " accuracy ",
     };
-    chart(frame, area, title, [low, 1.0], facts.epochs, &[("training", TRAIN, &train), ("val", HELD, &held)]);
+    chart(frame, area, title, [low, 1.0], facts.epochs, &[("training", TRAIN, &train), ("validation", HELD, &held)]);
 }
 
 fn chart(frame: &mut Frame<'_>, area: Rect, title: &str, bounds: [f64; 2], epochs: usize, curves: &[Curve<'_>]) {
@@ -370,7 +370,8 @@ fn chart(frame: &mut Frame<'_>, area: Rect, title: &str, bounds: [f64; 2], epoch
         .block(Block::bordered().title(title))
         .x_axis(across.style(Style::new().dim()))
         .y_axis(Axis::default().bounds(bounds).labels(up).style(Style::new().dim()))
-        .legend_position(Some(LegendPosition::TopRight));
+        .legend_position(Some(LegendPosition::TopRight))
+        .hidden_legend_constraints((Constraint::Ratio(1, 3), Constraint::Ratio(1, 4)));
     frame.render_widget(chart, area);
 }
 
@@ -378,7 +379,7 @@ fn chart(frame: &mut Frame<'_>, area: Rect, title: &str, bounds: [f64; 2], epoch
 fn draw_epochs(state: &State) -> Vec<Line<'static>> {
     let line = |report: &EpochReport| {
         let reached = summary(report, state.text);
-        format!("{:>4}  loss {:.4}, val {:.4}, {reached}", report.epoch, report.train_loss, report.val_loss)
+        format!("{:>4}  loss {:.4}, validation {:.4}, {reached}", report.epoch, report.train_loss, report.val_loss)
     };
     let best = EpochReport::best(&state.history);
     let last = state.history.iter().rev().take(3).rev().map(|report| Line::from(line(report)));
@@ -474,13 +475,13 @@ mod tests {
             "panoply train digits · mlp",
             "device: cpu (a test)",
             "epoch 3 of 10, step 12 of 23",
-            "   2  loss 0.5000, val 0.6250, accuracy 92.0 %",
-            "best 2  loss 0.5000",
+            "   2  loss 0.5000, validation 0.6250, accuracy 92.0 %",
+            "best 2  loss 0.5000, validation 0.6250, accuracy 92.0 %",
             "6400 examples/s, 100.0 steps/s",
             "memory 3.0 MiB, at most 5.0",
             "1.0 MiB to the device, 0.0 back",
             "training",
-            "val",
+            "│validation│",
             "q or Ctrl-C",
         ] {
             assert!(all.contains(part), "{part} in\n{all}");

@@ -156,10 +156,15 @@ pub struct RunResult {
 pub struct TestResult {
     /// Mean loss.
     pub loss: f64,
-    /// Accuracy of a classification or of labels, R² of a regression.
+    /// Accuracy of a classification or of labels, R² of a regression; null in JSON for one that is not finite.
+    #[serde(deserialize_with = "nan_if_null")]
     pub score: f64,
     /// Number of examples.
     pub examples: usize,
+}
+
+fn nan_if_null<'de, D: serde::Deserializer<'de>>(from: D) -> std::result::Result<f64, D::Error> {
+    Option::<f64>::deserialize(from).map(|number| number.unwrap_or(f64::NAN))
 }
 
 /// Commands to type next.

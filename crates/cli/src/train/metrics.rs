@@ -7,7 +7,8 @@ use panoply::nn::{EpochReport, Metric, Model, generate, predict};
 use panoply::{Result, Rng, Tensor};
 use serde::{Deserialize, Serialize};
 
-use super::manifest::Manifest;
+use super::manifest::{Manifest, TestResult};
+use super::predictions;
 use super::run_dir::RunDir;
 use crate::console::escaped;
 
@@ -180,15 +181,20 @@ pub fn measure(model: &Model, held: &Dataset, manifest: &Manifest, folder: &RunD
             let read: Vec<i32> = rows.chunks_exact(*classes).map(|row| argmax(row) as i32).collect();
             let counts = ConfusionMatrix::of(right, &read, *classes)?;
             folder.write_confusion(&counts, &manifest.data.class_names)?;
+            folder.write_predictions(&predictions::of_classes(held, &rows, &manifest.data.class_names))?;
             Metrics::of_classes(&rows, right, &counts)
         }
         Targets::Regression { values, num_outputs: width } => {
             let labels = manifest.data.labels(*width);
-            folder.write_predictions(values, &rows, &manifest.data.offsets(), &labels)?;
+            let offsets = manifest.data.offsets();
+            folder.write_predictions(&predictions::of_numbers(held, values, &rows, &offsets, &labels))?;
+            folder.write_scatter(values, &rows, &offsets, &labels)?;
             Ok(Metrics::of_numbers(values, &rows, labels))
         }
         Targets::MultiLabel { values, num_labels: width } => {
-            let (measures, counts) = Metrics::of_answers(&rows, values, manifest.data.labels(*width))?;
+            let labels = manifest.data.labels(*width);
+            folder.write_predictions(&predictions::of_numbers(held, values, &rows, &[], &labels))?;
+            let (measures, counts) = Metrics::of_answers(&rows, values, labels)?;
             folder.write_answers(&measures.per_label, &counts)?;
             Ok(measures)
         }
@@ -205,12 +211,19 @@ pub fn summary(report: &EpochReport, text: bool) -> String {
     }
 }
 
-/// Formats a score with the name of its metric.
+/// Formats a score with the name of its metric. R² is NaN only for a single example.
 pub fn score_in_words(metric: Metric, score: f64) -> String {
     match metric {
         Metric::Accuracy => format!("accuracy {:.1} %", score * 100.0),
+        Metric::R2 if score.is_nan() => "R² undefined (1 example)".to_string(),
         Metric::R2 => format!("R² {score:.3}"),
     }
+}
+
+/// Returns the score of the test set as text, with the number of its examples.
+pub fn test_summary(metric: Metric, test: &TestResult) -> String {
+    let examples = if test.score.is_nan() { String::new() } else { format!(" of {} examples", test.examples) };
+    score_in_words(metric, test.score) + &examples
 }
 
 /// Returns the first line of the report, without the time.
@@ -225,9 +238,6 @@ pub fn headline(manifest: &Manifest, best: &EpochReport) -> String {
                 best.epoch
             )
         }
-        DataFormat::Csv { task: Task::MultiLabel, .. } | DataFormat::Npy { task: Task::MultiLabel, .. } => {
-            format!("{:.1} % of the validation labels correct (epoch {})", best.val_score * 100.0, best.epoch)
-        }
         DataFormat::Csv { task: Task::Regression, .. } | DataFormat::Npy { task: Task::Regression, .. } => {
             let measures = result.as_ref().map(|result| &result.measures);
             let detail = match measures.map_or(0, |measures| measures.per_label.len()) {
@@ -239,11 +249,14 @@ pub fn headline(manifest: &Manifest, best: &EpochReport) -> String {
                     format!("mean absolute error of {label} {}", format_number(off))
                 }
             };
-            format!("validation R² {:.3}, {detail} (epoch {})", best.val_score, best.epoch)
+            format!("validation {}, {detail} (epoch {})", score_in_words(Metric::R2, best.val_score), best.epoch)
         }
-        source => {
-            let what = if *source == DataFormat::Digits { "digits" } else { "examples" };
-            format!("{:.1} % of the validation {what} correct (epoch {})", best.val_score * 100.0, best.epoch)
+        DataFormat::Digits
+        | DataFormat::Csv { .. }
+        | DataFormat::Images { .. }
+        | DataFormat::Idx { .. }
+        | DataFormat::Npy { .. } => {
+            format!("validation {} (epoch {})", score_in_words(Metric::Accuracy, best.val_score), best.epoch)
         }
     }
 }

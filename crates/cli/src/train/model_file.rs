@@ -118,7 +118,7 @@ pub fn built_in_digits() -> Result<InferenceData> {
     let data = digits::load()?.with_shape(&[1, 8, 8])?;
     let names = (0..data.len()).map(|at| format!("digit {at}")).collect();
     let right = data.labels().iter().map(|label| Some(Label::Class(*label))).collect();
-    Ok(InferenceData { dataset: data, names, labels: right, offsets: Vec::new(), notes: Vec::new() })
+    Ok(InferenceData { dataset: data, names, labels: right, offsets: Vec::new(), table: None, notes: Vec::new() })
 }
 
 /// Reads an ONNX file as a model, with its schema if `panoply export` wrote it.

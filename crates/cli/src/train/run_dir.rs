@@ -114,6 +114,9 @@ impl RunDir {
                 Metric::Accuracy => "accuracy",
                 Metric::R2 => "r2",
             };
+            // R² of a single example is undefined.
+            let [train_score, val_score] =
+                [train_score, val_score].map(|score| if score.is_nan() { String::new() } else { score.to_string() });
             table += &format!("{epoch},{train_loss},{val_loss},{metric},{train_score},{val_score},{seconds}\n");
         }
         self.write("history.csv", &table)?;
@@ -126,37 +129,17 @@ impl RunDir {
         self.write("confusion_matrix.svg", &confusion::draw(counts, classes))
     }
 
-    /// Writes targets and predictions as CSV and as an image. Each example has one value per name; the offset of the name is added to it.
-    pub fn write_predictions(
-        &self,
-        targets: &[f32],
-        predictions: &[f32],
-        offsets: &[f64],
-        names: &[String],
-    ) -> Result<()> {
-        let line = |cells: Vec<String>| cells.join(",") + "\n";
-        let quoted = |name: &String| format!("\"{}\"", name.replace('"', "\"\""));
-        let heads = match names {
-            [_] => vec!["actual".to_string(), "predicted".to_string()],
-            several => several.iter().flat_map(|name| [quoted(name), quoted(&format!("{name} predicted"))]).collect(),
-        };
+    /// Writes the validation examples with their predictions as CSV.
+    pub fn write_predictions(&self, table: &str) -> Result<()> {
+        self.write("predictions.csv", table)
+    }
+
+    /// Writes a scatter plot of targets and predictions. Each example has one value per name; the offset of the name is added to it.
+    pub fn write_scatter(&self, targets: &[f32], predictions: &[f32], offsets: &[f64], names: &[String]) -> Result<()> {
         let offset = |at: usize| offsets.get(at % names.len().max(1)).copied().unwrap_or(0.0);
         let with_offset = |values: &[f32]| -> Vec<f64> {
             values.iter().enumerate().map(|(at, value)| f64::from(*value) + offset(at)).collect()
         };
-        // An f32 has fewer digits than the f64 that is equal to it.
-        let shown = |at: usize, value: f32| match offset(at) {
-            0.0 => value.to_string(),
-            offset => (f64::from(value) + offset).to_string(),
-        };
-        let pairs: Vec<[String; 2]> = targets
-            .iter()
-            .zip(predictions)
-            .enumerate()
-            .map(|(at, (target, prediction))| [shown(at, *target), shown(at, *prediction)])
-            .collect();
-        let rows: Vec<String> = pairs.chunks(names.len().max(1)).map(|row| line(row.concat())).collect();
-        self.write("predictions.csv", &(line(heads) + &rows.concat()))?;
         self.write("predictions.svg", &scatter::draw(&with_offset(targets), &with_offset(predictions), names))
     }
 

@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::Path;
 use std::str::FromStr;
 
+use panoply::nn::Monitor;
 use panoply::nn::data::reader::{DataFormat, LabeledData, ReadOptions};
 use panoply::nn::data::{Dataset, Targets, text};
 use panoply::{Error, Result, Rng};
@@ -139,7 +140,19 @@ pub fn split_dataset(
         );
         return Err(Error::mistake(message).note("both parts need at least one example"));
     }
+    check_monitor(settings.monitor, &held)?;
     Ok((train, held, rng))
+}
+
+/// Returns an error if R² is monitored, but undefined.
+fn check_monitor(monitor: Monitor, held: &Dataset) -> Result<()> {
+    match (monitor, &held.targets) {
+        (Monitor::Score, Targets::Regression { .. }) if held.len() < 2 => {
+            Err(Error::mistake("--monitor r2: R² of 1 validation example is undefined")
+                .note("use `--monitor loss`, or more validation examples with `--val-split`"))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// A path that does not depend on the current folder.

@@ -91,8 +91,7 @@ fn dashboard_shows_a_run_and_restores_the_terminal() {
     ]);
     assert!(shown.chars().any(|c| ('\u{2801}'..='\u{28ff}').contains(&c)), "no curve in\n{shown}");
     screen.tmux(&["send-keys", "-t", "0", "q"]);
-    let after =
-        screen.wait_for(&["of the validation digits correct", "saved run: the model", "resume:", "ended with 0"]);
+    let after = screen.wait_for(&["validation accuracy", "saved run: the model", "resume:", "ended with 0"]);
     assert!(!after.contains("examples/s"), "the previous screen is restored\n{after}");
     assert!(dir.0.join("run/model.safetensors").exists());
 

@@ -339,7 +339,7 @@ fn model_can_be_read_from_a_pipe() {
     trained(&dir);
     let panoply = env!("CARGO_BIN_EXE_panoply");
     for (line, expected) in [
-        (format!("cat run/model.safetensors | {panoply} predict /dev/stdin d.csv --device cpu"), " correct, "),
+        (format!("cat run/model.safetensors | {panoply} predict /dev/stdin d.csv --device cpu"), "accuracy "),
         (format!("cat run/model.safetensors | {panoply} inspect /dev/stdin"), "trained on d.csv"),
         (format!("cat run/model.safetensors | {panoply} export /dev/stdin --out piped.onnx"), "wrote piped.onnx: "),
     ] {

@@ -16,6 +16,7 @@ mod onnx_files;
 mod support {
     pub mod temp_dir;
 }
+mod predict_output;
 mod regression_and_text;
 mod report;
 mod saved_runs;

@@ -54,6 +54,11 @@ fn multilabel_columns_are_trained_together() {
     let shown = std::fs::read_to_string(dir.0.join("run/classification_report.txt")).unwrap();
     assert!(shown.lines().count() == 4 && shown.contains("\ncold, or iced"), "{shown}");
 
+    let table = std::fs::read_to_string(dir.0.join("run/predictions.csv")).unwrap();
+    let labels = "sweet actual,sweet predicted,sour actual,sour predicted";
+    let head = format!("row,{labels},\"cold, or iced actual\",\"cold, or iced predicted\"\n");
+    assert!(table.starts_with(&head) && table.lines().count() == 81, "{table}");
+
     // Predictions with and without actual labels.
     let seen = dir.json(&["predict", "run", "drinks.csv"]);
     assert_eq!(seen["labeled"], 400);
@@ -67,6 +72,8 @@ fn multilabel_columns_are_trained_together() {
     }
     assert_eq!(seen["correct_labels"].as_u64(), Some(right));
     assert!(right > 1100, "{right} of 1200");
+    let stdout = text(&dir.run(&["predict", "run", "drinks.csv"]).stdout);
+    assert!(stdout.ends_with(&format!(" % ({right} of 1200 labels)\n")), "{}", stdout.lines().last().unwrap());
     dir.write("more.csv", "c,b,a\n0,0.9,0.9\n");
     let stdout = text(&dir.run(&["predict", "run", "more.csv"]).stdout);
     let lines: Vec<&str> = stdout.lines().collect();
@@ -75,7 +82,7 @@ fn multilabel_columns_are_trained_together() {
     let mut inspect = Command::new(env!("CARGO_BIN_EXE_panoply"));
     let stdout = text(&inspect.args(["inspect", "run"]).current_dir(&dir.0).output().unwrap().stdout);
     assert!(stdout.contains("\ntargets sweet, sour and cold, or iced as yes/no labels\n"), "{stdout}");
-    assert!(stdout.contains(" % of the validation labels correct (epoch "), "{stdout}");
+    assert!(stdout.contains("\nvalidation accuracy "), "{stdout}");
 
     let longer = dir.json(&["train", "--resume", "run", "--epochs", "31"]);
     assert_eq!(
@@ -132,8 +139,8 @@ fn several_regression_targets_of_a_table_are_learned() {
         assert!(each["r2"].as_f64().unwrap() > 0.9, "{report}");
     }
     let table = std::fs::read_to_string(dir.0.join("run/predictions.csv")).unwrap();
-    assert!(table.starts_with("\"litres\",\"litres predicted\",\"grams\",\"grams predicted\"\n"), "{table}");
-    assert!(table.lines().count() == 81 && table.lines().all(|line| line.matches(',').count() == 3), "{table}");
+    assert!(table.starts_with("row,litres actual,litres predicted,grams actual,grams predicted\n"), "{table}");
+    assert!(table.lines().count() == 81 && table.lines().all(|line| line.matches(',').count() == 4), "{table}");
     let seen = dir.json(&["predict", "run", "drinks.csv"]);
     assert_eq!((&seen["labels"], &seen["labeled"]), (&serde_json::json!(["litres", "grams"]), &400.into()));
     assert_eq!(seen["predictions"][0]["predicted"].as_array().unwrap().len(), 2);

@@ -218,6 +218,8 @@ fn text_is_trained_evaluated_and_generated() {
     assert_eq!(once, written(), "the same seed gives the same text");
     let refusal = dir.refused(&["predict", "runs/license-1", "--num-examples", "3"]);
     assert!(refusal.contains("--num-examples: this model reads text; --max-new-tokens"), "{refusal}");
+    let refusal = dir.refused(&["predict", "runs/license-1", "license.txt", "--output", "out.csv"]);
+    assert!(refusal.contains("--output: this model reads text, which has no rows; remove the option"), "{refusal}");
     let sample = std::fs::read_to_string(dir.0.join("runs/license-1/sample.txt")).unwrap();
     assert_eq!(sample.chars().count(), 401);
 
@@ -361,7 +363,8 @@ fn targets_with_a_large_offset_are_predicted_in_f64() {
     assert!(1.0 - squares / spread > 0.98, "R² {}", 1.0 - squares / spread);
     assert!((seen["mae"].as_f64().unwrap()) < 0.2, "{seen}");
     let predictions = std::fs::read_to_string(dir.0.join("runs/offset-1/predictions.csv")).unwrap();
-    assert!(predictions.lines().nth(1).unwrap().starts_with("100000000"), "{predictions}");
+    let actual = predictions.lines().nth(1).unwrap().split(',').nth(1);
+    assert!(actual.unwrap().starts_with("100000000"), "{predictions}");
     let output = std::process::Command::new(env!("CARGO_BIN_EXE_panoply"))
         .args(["export", "runs/offset-1"])
         .current_dir(&dir.0)

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::support::temp_dir::{TempDir, text};
 use serde_json::{Value, json};
 
-const FILES: [&str; 8] = [
+const FILES: [&str; 9] = [
     "checkpoint.safetensors",
     "confusion_matrix.svg",
     "confusion_matrix.txt",
@@ -16,6 +16,7 @@ const FILES: [&str; 8] = [
     "history.jsonl",
     "manifest.json",
     "model.safetensors",
+    "predictions.csv",
 ];
 
 #[test]
@@ -31,6 +32,14 @@ fn run_folder_contains_all_results() {
     assert_eq!(files, FILES);
     let read = |name: &str| std::fs::read_to_string(dir.0.join("runs/digits-1").join(name)).unwrap();
     assert_eq!((read("history.jsonl").lines().count(), read("history.csv").lines().count()), (3, 4));
+    let predictions = read("predictions.csv");
+    assert!(predictions.starts_with("row,actual,predicted,probability\n"), "{predictions}");
+    assert_eq!(predictions.lines().count(), 1 + 359);
+    let digits = panoply::nn::data::digits::load().unwrap();
+    for line in predictions.lines().skip(1) {
+        let cells: Vec<&str> = line.split(',').collect();
+        assert_eq!(digits.labels()[cells[0].parse::<usize>().unwrap()].to_string(), cells[1], "{line}");
+    }
     let manifest: Value = serde_json::from_str(&read("manifest.json")).unwrap();
     assert_eq!(manifest["result"]["best_epoch_report"]["val_score"], report["accuracy"]);
     assert_eq!(manifest["commands"]["resume"], "panoply train --resume runs/digits-1");

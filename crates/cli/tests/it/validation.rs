@@ -1,9 +1,11 @@
 //! Validation and test examples: `--val-split`, `--monitor`, `--test-data` and folders `train`, `val` and `test`; `inspect` of data.
 
+use std::collections::HashMap;
 use std::fmt::Write;
 use std::process::Command;
 
 use crate::support::temp_dir::{TempDir, text};
+use serde_json::Value;
 
 /// Five rows per person with the same features; the label is that of the person and says nothing about others.
 fn people(count: usize) -> String {
@@ -44,6 +46,83 @@ fn groups_stay_together() {
     assert!(refusal.contains("does not apply to digits"), "{refusal}");
     let refusal = dir.refused(&["train", "people.csv", "--val-split", "group:team"]);
     assert!(refusal.contains("no column `team`"), "{refusal}");
+}
+
+/// Rows with a distinct `y` each, a blank line, and without `x` in every seventh row; the rows without `x` are blank lines in the second text.
+fn gaps() -> (String, String) {
+    let (mut table, mut whole) = ("x,z,y,kind\n".to_string(), "x,z,y,kind\n".to_string());
+    for at in 0..80 {
+        if at == 10 {
+            table.push('\n');
+            whole.push('\n');
+        }
+        let y = at * 37 % 80;
+        let rest = format!("{},{},{}", at % 5, 2 * y, if y < 40 { "low" } else { "\"high, or equal\"" });
+        if at % 7 == 3 {
+            writeln!(table, ",{rest}").unwrap();
+            whole.push('\n');
+        } else {
+            writeln!(table, "{y}.5,{rest}").unwrap();
+            writeln!(whole, "{y}.5,{rest}").unwrap();
+        }
+    }
+    (table, whole)
+}
+
+/// Returns the predictions of a file by its lines.
+fn predictions(dir: &TempDir, run: &str, data: &str) -> HashMap<usize, Value> {
+    let seen = dir.json(&["predict", run, data]);
+    let line = |one: &Value| one["example"].as_str().unwrap().strip_prefix("line ").unwrap().parse().unwrap();
+    seen["predictions"].as_array().unwrap().iter().map(|one| (line(one), one.clone())).collect()
+}
+
+/// Rows that are left out and blank lines count, so that `row` is a line of the file for every kind of split.
+#[test]
+fn predictions_of_a_run_join_the_data_by_line() {
+    let dir = TempDir::new("joined");
+    let (table, whole) = gaps();
+    dir.write("gaps.csv", &table);
+    dir.write("whole.csv", &whole);
+    let lines: Vec<&str> = table.lines().collect();
+    for (split, count) in [("0.25", Some(17)), ("last:0.25", Some(17)), ("group:z", None), ("file:whole.csv", Some(69))]
+    {
+        let out = split.replace(':', "-");
+        let train = ["train", "gaps.csv", "--label", "y", "--task", "regression", "--drop-columns", "kind"];
+        let rest = ["--missing", "drop", "--epochs", "1", "--val-split", split, "--out", &out];
+        dir.json(&[&train[..], &rest[..]].concat());
+        let written = std::fs::read_to_string(dir.0.join(&out).join("predictions.csv")).unwrap();
+        let seen = predictions(&dir, &out, "whole.csv");
+        assert!(written.starts_with("row,actual,predicted\n"), "{written}");
+        assert!(count.is_none_or(|count| written.lines().count() == 1 + count), "{split}: {written}");
+        for row in written.lines().skip(1) {
+            let cells: Vec<f64> = row.split(',').map(|cell| cell.parse().unwrap()).collect();
+            let line = cells[0] as usize;
+            let input: Vec<&str> = lines[line - 1].split(',').collect();
+            assert!(!input[0].is_empty() && input[2].parse() == Ok(cells[1]), "{split}: {row}: {}", lines[line - 1]);
+            let predicted = seen[&line]["predicted"][0].as_f64().unwrap();
+            assert!((predicted - cells[2]).abs() < 1e-3, "{split}: {row}: {predicted}");
+        }
+    }
+    let train = ["train", "gaps.csv", "--label", "kind", "--drop-columns", "y", "--missing", "drop"];
+    dir.json(&[&train[..], &["--epochs", "1", "--out", "classes"]].concat());
+    let written = std::fs::read_to_string(dir.0.join("classes/predictions.csv")).unwrap();
+    let seen = predictions(&dir, "classes", "whole.csv");
+    let quoted = |class: &str| if class.contains(',') { format!("\"{class}\"") } else { class.to_string() };
+    for row in written.lines().skip(1) {
+        let line: usize = row.split(',').next().unwrap().parse().unwrap();
+        let actual = if lines[line - 1].ends_with(",low") { "low" } else { "\"high, or equal\"" };
+        let predicted = quoted(seen[&line]["predicted"].as_str().unwrap());
+        assert!(row.starts_with(&format!("{line},{actual},{predicted},")), "{row}: {}", lines[line - 1]);
+        let probability: f64 = row.rsplit(',').next().unwrap().parse().unwrap();
+        assert!((probability - seen[&line]["probability"].as_f64().unwrap()).abs() < 1e-5, "{row}");
+    }
+    // Resuming splits again, and gives the same rows.
+    dir.json(&["train", "--resume", "classes", "--epochs", "2"]);
+    let again = std::fs::read_to_string(dir.0.join("classes/predictions.csv")).unwrap();
+    let rows = |table: &str| -> Vec<String> {
+        table.lines().map(|line| line.split(',').next().unwrap().to_string()).collect()
+    };
+    assert_eq!(rows(&again), rows(&written));
 }
 
 /// y follows a straight line and turns in its last fifth, which only a validation set of the last rows shows.
@@ -191,4 +270,39 @@ fn npy(dtype: &str, shape: &str, data: &[u8]) -> Vec<u8> {
     let header = format!("{{'descr': '{dtype}', 'fortran_order': False, 'shape': {shape}, }}\n");
     let length = (header.len() as u16).to_le_bytes();
     [b"\x93NUMPY\x01\x00", &length[..], header.as_bytes(), data].concat()
+}
+
+/// R² of a single validation example is undefined, as `sklearn.metrics.r2_score` says; the loss chooses the best epoch.
+#[test]
+fn r2_of_one_validation_example_is_undefined() {
+    let dir = TempDir::new("one-example");
+    let rows: String = (0..5).map(|at| format!("{},{}.5\n", at * 3 % 7, at * 5 % 11)).collect();
+    dir.write("few.csv", format!("a,y\n{rows}"));
+    dir.write("one.csv", "a,y\n2,3.5\n");
+    let train = ["train", "few.csv", "--label", "y", "--task", "regression", "--epochs", "4"];
+    let output = dir.run(&[&train[..], &["--test-data", "one.csv", "--out", "run"]].concat());
+    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+    assert!(stdout.starts_with("validation R² undefined (1 example), mean absolute error of y "), "{stdout}{stderr}");
+    assert!(stdout.contains("\ntest set: R² undefined (1 example)\n"), "{stdout}");
+    assert!(stderr.contains(", R² undefined (1 example)  "), "{stderr}");
+    let history = std::fs::read_to_string(dir.0.join("run/history.csv")).unwrap();
+    for line in history.lines().skip(1) {
+        let cells: Vec<&str> = line.split(',').collect();
+        assert_eq!((cells.len(), cells[3], cells[4], cells[5]), (7, "r2", "", ""), "{line}");
+    }
+    // The manifest with its null is read again.
+    let report = dir.json(&["train", "--resume", "run", "--epochs", "6"]);
+    assert!(report["r2"].is_null() && report["test"]["score"].is_null() && report["test"]["loss"].is_f64(), "{report}");
+    let epochs = report["history"].as_array().unwrap();
+    assert!(epochs.len() == 6 && epochs.iter().all(|epoch| epoch["val_score"].is_null()), "{report}");
+    let losses: Vec<f64> = epochs.iter().map(|epoch| epoch["val_loss"].as_f64().unwrap()).collect();
+    let best = report["best_epoch"].as_u64().unwrap() as usize - 1;
+    assert_eq!(losses[best], losses.iter().copied().fold(f64::INFINITY, f64::min), "{losses:?}");
+    let refusal = dir.refused(&[&train[..], &["--monitor", "r2", "--out", "refused"]].concat());
+    assert!(
+        refusal.contains("--monitor r2: R² of 1 validation example is undefined\n  use `--monitor loss`"),
+        "{refusal}"
+    );
+    assert!(!dir.0.join("refused").exists(), "no run is started");
+    dir.json(&[&train[..], &["--monitor", "r2", "--val-split", "0.4", "--out", "two"]].concat());
 }

@@ -97,7 +97,14 @@ impl DatasetBuilder {
             return Err(Error::mistake("`num_classes` needs class labels, and these targets have none"));
         }
         let targets = checked(targets, each, num_classes)?;
-        Ok(Dataset { features, num_features: width, targets, example_shape: shape, seq_lengths: None })
+        Ok(Dataset {
+            features,
+            num_features: width,
+            targets,
+            example_shape: shape,
+            seq_lengths: None,
+            row_numbers: None,
+        })
     }
 }
 

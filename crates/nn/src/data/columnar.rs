@@ -2,6 +2,7 @@
 //!
 //! Numbers stay numbers. The text of a cell, which labels and messages need, is formatted when a column is first asked for it.
 
+use std::borrow::Cow;
 use std::fmt::Write;
 use std::sync::OnceLock;
 
@@ -89,6 +90,18 @@ impl Column {
         }
     }
 
+    /// The text of a row as [`Column::cell`] returns it, without memory for those of the other rows.
+    pub fn text(&self, row: usize) -> Cow<'_, str> {
+        match &self.values {
+            Values::Texts(texts) => texts.get(row).into(),
+            _ => {
+                let mut cell = String::new();
+                self.format(row, &mut cell);
+                cell.into()
+            }
+        }
+    }
+
     /// Memory in bytes that the first call of [`Column::cell`] takes.
     pub fn bytes_of_cells(&self) -> usize {
         match &self.values {
@@ -145,19 +158,25 @@ impl Column {
         let mut cell = String::new();
         for row in 0..self.values.len() {
             cell.clear();
-            if !self.is_null(row) {
-                // Writing to a string does not fail.
-                let _ = match &self.values {
-                    Values::Integers(values) => write!(cell, "{}", values[row]),
-                    Values::Floats(values) => write!(cell, "{}", values[row]),
-                    Values::Singles(values) => write!(cell, "{}", values[row]),
-                    Values::Times { counts, digits } => write!(cell, "{}", seconds(counts[row], *digits)),
-                    Values::Texts(texts) => write!(cell, "{}", texts.get(row)),
-                };
-            }
+            self.format(row, &mut cell);
             texts.push(&cell);
         }
         texts
+    }
+
+    /// Appends the text of a row.
+    fn format(&self, row: usize, cell: &mut String) {
+        if self.is_null(row) {
+            return;
+        }
+        // Writing to a string does not fail.
+        let _ = match &self.values {
+            Values::Integers(values) => write!(cell, "{}", values[row]),
+            Values::Floats(values) => write!(cell, "{}", values[row]),
+            Values::Singles(values) => write!(cell, "{}", values[row]),
+            Values::Times { counts, digits } => write!(cell, "{}", seconds(counts[row], *digits)),
+            Values::Texts(texts) => write!(cell, "{}", texts.get(row)),
+        };
     }
 }
 
@@ -202,6 +221,7 @@ mod tests {
             let column = Column::new(values, vec![false, false, false, false, false, true]);
             for row in 0..5 {
                 assert_eq!(column.number(row), number(column.cell(row)), "{}", column.cell(row));
+                assert_eq!(column.text(row), column.cell(row));
             }
             assert_eq!((column.number(5), column.cell(5), column.lacks_number(5)), (None, "", Some(true)));
         }

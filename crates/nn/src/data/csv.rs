@@ -325,6 +325,14 @@ impl CsvTable {
         }
     }
 
+    /// Returns a cell as [`CsvTable::cell`], without formatting the column.
+    pub(super) fn text(&self, row: usize, column: usize) -> Cow<'_, str> {
+        match &self.contents {
+            Contents::Cells(cells) => cells.cell(row, column).into(),
+            Contents::Columns(table) => table.columns[column].text(row),
+        }
+    }
+
     /// Returns the memory in bytes that the first call of [`CsvTable::cell`] for a column takes.
     pub(super) fn bytes_of_cells(&self, column: usize) -> usize {
         match &self.contents {

@@ -42,8 +42,10 @@ pub use dates::DateOrder;
 pub use imputation::MissingRows;
 pub use loader::{DataLoader, DataLoaderIter, ExampleMut};
 pub use panoply_tensor::ReadBudget;
+#[cfg(feature = "parquet")]
+pub use parquet::{ParquetColumn, ParquetValues, to_parquet};
 pub use read_progress::ReadProgress;
-pub use tables::summary;
+pub use tables::{TableRows, summary};
 
 /// Targets of the examples.
 #[derive(Clone, Debug, PartialEq)]
@@ -88,6 +90,8 @@ pub struct Dataset {
     /// Valid length of each sequence; `None` if all time steps are valid. Shorter sequences are padded to the longest along the time axis,
     /// which is the first axis of an example.
     pub seq_lengths: Option<Vec<i32>>,
+    /// Line of each example in its file, or its position in the data set that it was selected from; `None` if that is its position here.
+    pub row_numbers: Option<Vec<usize>>,
 }
 
 impl Dataset {
@@ -137,6 +141,14 @@ impl Dataset {
         self.features.len() / self.num_features
     }
 
+    /// Returns the line of an example in its file, or its position in the whole data set if it was not read from a table.
+    ///
+    /// # Panics
+    /// If there is no such example.
+    pub fn row_number(&self, example: usize) -> usize {
+        self.row_numbers.as_ref().map_or(example, |numbers| numbers[example])
+    }
+
     /// Returns true if there are no examples.
     pub fn is_empty(&self) -> bool {
         self.features.is_empty()
@@ -182,7 +194,15 @@ impl Dataset {
             },
             example_shape: self.example_shape.clone(),
             seq_lengths: self.seq_lengths.as_ref().map(|times| rows(times, 1, positions)),
+            row_numbers: self.row_numbers.as_ref().map(|numbers| rows(numbers, 1, positions)),
         }
+    }
+
+    /// Returns the examples at these positions, each with its row number.
+    fn select_numbered(&self, positions: &[usize]) -> Dataset {
+        let mut part = self.select(positions);
+        part.row_numbers.get_or_insert_with(|| positions.to_vec());
+        part
     }
 
     /// Returns the examples in order, in data sets of `size`; the last one can be smaller.

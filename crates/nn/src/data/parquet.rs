@@ -1,7 +1,9 @@
 //! Tables in Parquet files, as pandas, Polars, DuckDB and Spark write them: flat columns, packed by snappy, gzip, LZ4, Brotli, Zstandard or not.
+//! [`to_parquet`] writes such tables.
 
 mod columns;
 mod pages;
+mod write;
 mod zstd;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -19,6 +21,7 @@ use super::columnar::Columns;
 use super::csv::CsvTable;
 use super::read_progress::{ReadProgress, SEPARATED};
 use columns::ColumnBuilder;
+pub use write::{ParquetColumn, ParquetValues, to_parquet};
 
 /// Reads a table. Rows are counted from 1. Bools are 0 and 1, timestamps of any unit and dates are seconds since 1970.
 pub(super) fn read(path: &Path, budget: &ReadBudget, progress: &ReadProgress) -> Result<CsvTable> {

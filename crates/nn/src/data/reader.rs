@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 use super::csv::CsvOptions;
 use super::labels::Keys;
 use super::{
-    Dataset, DateOrder, MissingRows, ReadProgress, Targets, TextEncoding, array_pair, digits, images, tables, text,
+    Dataset, DateOrder, MissingRows, ReadProgress, TableRows, Targets, TextEncoding, array_pair, digits, images,
+    tables, text,
 };
 
 /// Format of data, with what a trained network needs to read more of it.
@@ -210,6 +211,8 @@ pub struct InferenceData {
     pub labels: Vec<Option<Label>>,
     /// Offset to add in f64 to each output of the network; empty if there is none.
     pub offsets: Vec<f64>,
+    /// Rows of the examples with all columns, if they were read from a table.
+    pub table: Option<TableRows>,
     /// Messages about how the examples were read.
     pub notes: Vec<String>,
 }
@@ -551,7 +554,7 @@ impl InferenceData {
             .example_shape(lengths)
             .num_classes(classes.len().max(1))
             .build()?;
-        Ok(InferenceData { dataset: data, names, labels: right, offsets: Vec::new(), notes: Vec::new() })
+        Ok(InferenceData { dataset: data, names, labels: right, offsets: Vec::new(), table: None, notes: Vec::new() })
     }
 
     /// The examples with their labels, as training data have them, and the number of examples without a label, which are left out.
@@ -561,6 +564,7 @@ impl InferenceData {
     pub fn labeled(&self) -> Result<(Dataset, usize)> {
         let kept: Vec<usize> = (0..self.labels.len()).filter(|at| self.labels[*at].is_some()).collect();
         let mut data = self.dataset.select(&kept);
+        data.row_numbers = data.row_numbers.or((kept.len() < self.labels.len()).then(|| kept.clone()));
         let labels = || kept.iter().filter_map(|at| self.labels[*at].as_ref());
         if kept.is_empty() {
             return Err(Error::mistake("no example has a label"));

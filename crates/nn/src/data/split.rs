@@ -12,7 +12,7 @@ impl Dataset {
     /// Splits into training and validation examples; `fraction` in `0.0..1.0` of them are for validation.
     ///
     /// Classes are stratified: each gives the same fraction, chosen at random. A text gives its last part, since neighbors depend on each
-    /// other. Other examples are chosen at random. Both parts keep the order of the examples.
+    /// other. Other examples are chosen at random. Both parts keep the order of the examples, and their row numbers.
     ///
     /// # Errors
     /// A fraction outside of `0.0..1.0`.
@@ -106,7 +106,7 @@ impl Dataset {
     /// The examples outside of `held`, and those in it.
     fn divided(&self, held: Vec<usize>) -> (Dataset, Dataset) {
         let (kept, held) = self.positions(held);
-        (self.select(&kept), self.select(&held))
+        (self.select_numbered(&kept), self.select_numbered(&held))
     }
 
     /// The positions outside of `held`, and those in it, sorted.
@@ -171,7 +171,7 @@ impl LabeledData {
         let (kept, held) = self.dataset.positions(held);
         let replaced = self.learn_replacements(&kept);
         let part = |examples: &[usize]| {
-            let mut part = self.dataset.select(examples);
+            let mut part = self.dataset.select_numbered(examples);
             replaced.iter().for_each(|column| column.apply(&mut part, examples));
             part
         };
@@ -198,6 +198,10 @@ mod tests {
     fn the_last_examples_validate() {
         let (train, held) = data(10).split_last(0.25).unwrap();
         assert_eq!((train.len(), &held.features[..]), (7, &[7.0, 8.0, 9.0][..]));
+        assert_eq!(held.row_numbers.as_deref(), Some(&[7, 8, 9][..]));
+        // Those of a part are positions in the whole data set.
+        let (_, part) = held.split_last(0.6).unwrap();
+        assert_eq!([part.row_number(0), part.row_number(1)], [8, 9]);
         assert_eq!(data(10).split_last(0.0).unwrap().1.len(), 1);
         assert!(data(1).split_last(0.5).is_err() && data(9).split_last(1.0).is_err());
     }

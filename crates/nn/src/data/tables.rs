@@ -4,6 +4,7 @@ mod columns;
 mod examples;
 mod known;
 pub mod summary;
+mod table_rows;
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -21,6 +22,8 @@ use super::reader::{DataFormat, LabeledData, MOST_CLASSES, MissingValues, ReadOp
 use super::{Dataset, MissingRows, ReadBudget, Targets};
 use columns::columns_of;
 pub(super) use columns::{is_missing, lacks_number, most_frequent, replacement};
+pub use table_rows::TableRows;
+
 use examples::{AT_ONCE, NAMES_SHOWN, TableExamples};
 
 /// Reads a table of text or of Parquet. `known` returns whether the first line of a text, which it is given, names the columns.

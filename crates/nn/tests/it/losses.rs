@@ -186,6 +186,10 @@ fn several_targets_are_weighted_equally() {
             let without = Dataset::regression(vec![read; 2], vec![5.0; 2]).build().unwrap();
             assert_eq!(evaluate(&same, &without, &Loss::new(LossKind::Mse)).unwrap().score, alone);
         }
+        // As sklearn.metrics.r2_score, which gives NaN for fewer than two samples.
+        let single = Dataset::regression(vec![5.0], vec![5.0]).build().unwrap();
+        let found = evaluate(&same, &single, &Loss::new(LossKind::Mse)).unwrap();
+        assert!(found.score.is_nan() && found.loss == 0.0, "{found:?}");
         let error = scaled(TargetScale::PerTarget(vec![1.0; 3])).for_targets(&data.targets).unwrap_err();
         assert!(error.message().contains("target_scale has 3 numbers, but there are 2 targets"), "{error}");
         let error = scaled(TargetScale::PerTarget(vec![1.0, 0.0])).for_targets(&data.targets).unwrap_err();

@@ -6,8 +6,8 @@ use panoply_nn::data::digits;
 use panoply_nn::metrics::{ConfusionMatrix, roc_auc, top_k_accuracy};
 use panoply_nn::trainer::{Callback, StepReport};
 use panoply_nn::{
-    AdamW, BatchNorm, Dropout, DropoutExt, EpochReport, Lambda, Linear, LrSchedule, Module, Sequential, TrainConfig,
-    Trainer,
+    AdamW, BatchNorm, Dropout, DropoutExt, EpochReport, Lambda, Linear, LrSchedule, Module, Monitor, Sequential,
+    TrainConfig, Trainer,
 };
 use panoply_tensor::{Device, Rng, Tensor};
 
@@ -74,6 +74,16 @@ fn a_resumed_run_equals_an_uninterrupted_one() {
             (report.val_score, report.train_score, report.seconds)
         );
         assert!(read.train_loss.is_nan());
+        // A score of NaN, that of a single example, is null; the loss chooses the best epoch.
+        assert!(serde_json::to_value(&read).unwrap()["train_loss"].is_null());
+        let undefined = |val_loss: f64| EpochReport {
+            val_loss,
+            val_score: f64::NAN,
+            monitor: Monitor::Score,
+            ..run.state.history[0].clone()
+        };
+        let history = [undefined(2.0), undefined(1.0), undefined(3.0)];
+        assert_eq!(EpochReport::best(&history).unwrap().val_loss, 1.0);
         for stop in [StopAt(2, 15), StopAt(0, 0)] {
             // The run starts from a different seed, of which nothing must remain.
             run = fresh(99);

@@ -133,6 +133,8 @@ fn missing_values_by_policy() {
         assert_eq!(imputation(&read, "age").value, Replacement::Number(value), "{policy:?}");
     }
     let dropped = open("people.csv", PEOPLE, &with(MissingValues::Drop));
+    let lines = [2, 4, 5, 7, 8, 10, 11, 12, 13, 14, 15, 16, 18, 19, 20, 21];
+    assert_eq!(dropped.dataset.row_numbers.as_deref(), Some(&lines[..]), "lines of the file");
     assert_eq!((dropped.dataset.len(), dropped.dataset.num_features), (16, 3), "`dropna` leaves 16 rows");
     assert!(
         dropped.assumptions[0].ends_with("4 of 20 rows have missing values and are left out"),

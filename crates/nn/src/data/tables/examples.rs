@@ -272,8 +272,10 @@ impl<'a> TableExamples<'a> {
             .collect())
     }
 
-    /// Returns a data set of these examples with the lengths of their sequences, if they are sequences.
-    pub fn ending(&self, data: Dataset) -> Result<Dataset> {
+    /// Returns a data set of these examples with the lines where they begin, and the lengths of their sequences, if they are sequences.
+    pub fn ending(&self, mut data: Dataset) -> Result<Dataset> {
+        self.budget.take_values(self.rows.len(), size_of::<usize>(), self.path)?;
+        data.row_numbers = Some(self.rows.iter().map(|rows| self.table.line(rows[0])).collect());
         match self.sequence {
             Some(_) => data.with_seq_lengths(self.rows.iter().map(|rows| rows.len() as i32).collect()),
             None => Ok(data),

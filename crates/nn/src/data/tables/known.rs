@@ -13,7 +13,7 @@ use super::super::numbers::number;
 use super::super::read_progress::SEPARATED;
 use super::super::reader::{Imputation, InferenceData, Label, ReadOptions, SequenceColumn, Task};
 use super::examples::TableExamples;
-use super::{answer, check_names, columns_of, read_rows};
+use super::{TableRows, answer, check_names, columns_of, read_rows};
 
 /// Schema of the tables that a trained network reads.
 pub(in crate::data) struct TableSchema<'a> {
@@ -74,8 +74,12 @@ impl TableSchema<'_> {
         let mut read = InferenceData::new(features, &lengths, names, right, self.classes)?;
         read.dataset = examples.ending(read.dataset)?;
         read.notes = examples.unknown_categories(&columns);
+        budget.take_values(table.rows(), size_of::<(usize, usize)>(), path)?;
+        let numbered = examples.rows.iter().enumerate();
+        let rows = numbered.flat_map(|(example, rows)| rows.iter().map(move |row| (*row, example))).collect();
         let offsets = self.labels.iter().map(|label| self.offsets.get(label).copied().unwrap_or(0.0));
         read.offsets = if self.task == Task::Regression { offsets.collect() } else { Vec::new() };
+        read.table = Some(TableRows::new(table, rows));
         Ok(read.for_task(self.task, self.labels.len()))
     }
 

@@ -1,0 +1,81 @@
+//! The rows of a table that examples were read from, with all their columns.
+
+use std::borrow::Cow;
+
+use super::super::csv::CsvTable;
+
+/// A table with the rows of its examples, one example after another.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TableRows {
+    table: CsvTable,
+    /// Position of each row in the table, and its example.
+    rows: Vec<(usize, usize)>,
+}
+
+impl TableRows {
+    pub(super) fn new(table: CsvTable, rows: Vec<(usize, usize)>) -> TableRows {
+        TableRows { table, rows }
+    }
+
+    /// Returns the names of all columns of the table.
+    pub fn column_names(&self) -> &[String] {
+        &self.table.names
+    }
+
+    /// Returns the number of rows.
+    pub fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Returns true if there are no rows.
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// Returns the line of the file in which a row begins, counted from 1; for a table without lines, the row counted from 1.
+    ///
+    /// # Panics
+    /// If there is no such row.
+    pub fn line(&self, row: usize) -> usize {
+        self.table.line(self.rows[row].0)
+    }
+
+    /// Returns the example that a row belongs to.
+    ///
+    /// # Panics
+    /// If there is no such row.
+    pub fn example(&self, row: usize) -> usize {
+        self.rows[row].1
+    }
+
+    /// Returns the trimmed text of a cell; empty without a value.
+    ///
+    /// # Panics
+    /// If there is no such row or column.
+    pub fn text(&self, row: usize, column: usize) -> Cow<'_, str> {
+        self.table.text(self.rows[row].0, column)
+    }
+
+    /// Returns true if a cell is empty or a mark of a missing value, such as `NA`.
+    ///
+    /// # Panics
+    /// If there is no such row or column.
+    pub fn is_missing(&self, row: usize, column: usize) -> bool {
+        self.table.is_missing(self.rows[row].0, column)
+    }
+
+    /// Returns the rows of these examples, which are numbered anew.
+    ///
+    /// # Panics
+    /// If there is no such example.
+    #[must_use]
+    pub fn select(self, examples: &[usize]) -> TableRows {
+        let mut rows = Vec::with_capacity(examples.len());
+        for (number, example) in examples.iter().enumerate() {
+            let start = self.rows.partition_point(|(_, of)| of < example);
+            let own = self.rows[start..].iter().take_while(|(_, of)| of == example);
+            rows.extend(own.map(|(row, _)| (*row, number)));
+        }
+        TableRows { table: self.table, rows }
+    }
+}
