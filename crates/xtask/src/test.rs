@@ -54,7 +54,7 @@ const LOADERS: [&str; 2] = ["libOpenCL.so.1", "libvulkan.so.1"];
 
 /// Modules of tests that the inner loop does without: they wait for compilers, train until something is learned, or take long for what
 /// few changes touch.
-const SLOW: [&str; 18] = [
+const SLOW: [&str; 19] = [
     "crates/cli/tests/it/regression_and_text",
     "crates/cli/tests/it/mesh",
     "crates/cli/tests/it/report",
@@ -68,6 +68,7 @@ const SLOW: [&str; 18] = [
     "crates/panoply/tests/it/hip",
     "crates/panoply/tests/it/compile_fail_kernel",
     "crates/panoply/tests/it/compile_fail_network",
+    "crates/panoply/tests/it/programs",
     "crates/tensor/tests/it/dynamic_dims",
     "crates/tensor/tests/it/buffer_donation",
     "crates/tensor/tests/it/linalg",

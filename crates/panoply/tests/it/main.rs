@@ -22,6 +22,8 @@ mod multi_gpu;
 mod naga_translation;
 mod oclgrind;
 mod products;
+mod programs;
+mod programs_doc;
 mod proofs;
 mod proofs_example;
 mod ptxas;
