@@ -13,6 +13,7 @@ pub mod digits;
 pub mod idx;
 pub mod images;
 mod imputation;
+mod inference_data;
 mod labels;
 mod loader;
 pub mod npy;
