@@ -1,27 +1,36 @@
 //! Spellings of options and errors about them, for the parser of the command line.
 
+use std::collections::HashSet;
 use std::ffi::OsString;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-/// Returns the arguments with `-` for `_` in the names of options, as in `--batch_size`, up to a bare `--`.
-pub fn with_dashes(arguments: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
+/// Returns the arguments with `-` for `_` in the names of options of the command, as in `--batch_size`, up to a bare `--`.
+pub fn with_dashes(arguments: impl IntoIterator<Item = OsString>, command: &clap::Command) -> Vec<OsString> {
     let mut ended = false;
+    let mut names = HashSet::new();
+    add_names(command, &mut names);
     let spelled = |argument: OsString| {
         ended |= argument == "--";
         match argument.to_str() {
             Some(text) if !ended && text.starts_with("--") => {
                 let (name, value) = text.split_at(text.find('=').unwrap_or(text.len()));
-                let is_name = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_".contains(byte);
-                match name.as_bytes().iter().all(is_name) {
-                    true => format!("{}{value}", name.replace('_', "-")).into(),
-                    false => argument,
-                }
+                let dashed = name.replace('_', "-");
+                if names.contains(&dashed[2..]) { format!("{dashed}{value}").into() } else { argument }
             }
             _ => argument,
         }
     };
     arguments.into_iter().map(spelled).collect()
+}
+
+/// Adds the names and aliases of the options of a command and its subcommands.
+fn add_names(command: &clap::Command, names: &mut HashSet<String>) {
+    for option in command.get_arguments() {
+        let aliases = option.get_all_aliases().unwrap_or_default();
+        names.extend(aliases.into_iter().chain(option.get_long()).map(str::to_string));
+    }
+    command.get_subcommands().for_each(|inner| add_names(inner, names));
 }
 
 /// Corrects what clap cannot know: see [`only_given`] and [`with_value_tip`].
@@ -90,8 +99,10 @@ mod tests {
 
     #[test]
     fn names_of_options_are_spelled_with_dashes() {
-        let given = ["train", "a_b.csv", "--batch_size", "c_d", "--val_split=e_f", "--text é_", "--", "--g_h"];
-        let want = ["train", "a_b.csv", "--batch-size", "c_d", "--val-split=e_f", "--text é_", "--", "--g_h"];
-        assert_eq!(with_dashes(given.map(OsString::from)), want.map(OsString::from));
+        let option = |name: &'static str| clap::Arg::new(name).long(name).alias("other-name");
+        let command = clap::Command::new("x").subcommand(clap::Command::new("train").arg(option("batch-size")));
+        let given = ["train", "a_b.csv", "--batch_size", "--c_d", "--other_name=e_f", "--é_", "--", "--batch_size"];
+        let want = ["train", "a_b.csv", "--batch-size", "--c_d", "--other-name=e_f", "--é_", "--", "--batch_size"];
+        assert_eq!(with_dashes(given.map(OsString::from), &command), want.map(OsString::from));
     }
 }

@@ -118,9 +118,10 @@ fn silence_device_layer() {
 
 fn main() -> ExitCode {
     silence_device_layer();
-    let arguments = command_line::with_dashes(std::env::args_os());
+    let parser = Cli::command();
+    let arguments = command_line::with_dashes(std::env::args_os(), &parser);
     let Cli { command, quiet, verbose } = Cli::try_parse_from(&arguments)
-        .unwrap_or_else(|error| command_line::explained(error, &Cli::command(), &arguments).exit());
+        .unwrap_or_else(|error| command_line::explained(error, &parser, &arguments).exit());
     console::set_verbosity(match (quiet, verbose) {
         (true, _) => Verbosity::Quiet,
         (_, true) => Verbosity::Verbose,

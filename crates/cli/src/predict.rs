@@ -100,7 +100,7 @@ pub fn run(arguments: &PredictCommand) -> Result<ExitCode> {
         if arguments.prompt.is_some() {
             return Err(Error::mistake("--prompt: this model generates no text; pass a data file instead"));
         }
-        let trained_on = file.manifest.as_ref().map(|manifest| PathBuf::from(manifest.data.place()));
+        let trained_on = file.manifest.as_ref().map(|manifest| manifest.data_files()).unwrap_or_default();
         let data: Vec<&Path> = arguments.data.iter().chain(&trained_on).map(PathBuf::as_path).collect();
         let to = arguments.output.as_deref().map(|path| OutputFile::new(path, &arguments.model, &data)).transpose()?;
         let (read, schema) = file.examples(arguments.data.as_deref())?;

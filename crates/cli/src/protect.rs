@@ -63,6 +63,9 @@ pub fn check_export(out: &Path, model: &Path, data: &Path) -> Result<()> {
     Ok(())
 }
 
+/// Files of a run with the extensions of predictions.
+const RUN_TABLES: [&str; 4] = ["manifest.json", "history.csv", "predictions.csv", "timeline.json"];
+
 /// Returns an error if predictions written to `out` would overwrite the model, one of the `data` or another file of a run, or if `out` is a
 /// pipe or a device.
 pub fn check_predictions(out: &Path, model: &Path, data: &[&Path]) -> Result<()> {
@@ -80,8 +83,13 @@ pub fn check_predictions(out: &Path, model: &Path, data: &[&Path]) -> Result<()>
         return refused("the data itself");
     }
     let folder = target(out).and_then(|target| target.parent().map(Path::to_path_buf));
-    if out.exists() && folder.is_some_and(|folder| folder.join("manifest.json").exists()) {
+    let is_of_run = out.file_name().is_some_and(|name| RUN_TABLES.iter().any(|table| name.eq_ignore_ascii_case(table)));
+    if is_of_run && folder.as_ref().is_some_and(|folder| folder.join("manifest.json").exists()) {
         return refused("a file of a run");
+    }
+    // A folder of data, such as one of images.
+    if out.exists() && data.iter().any(|data| folder.is_some() && data.is_dir() && target(data) == folder) {
+        return refused("a file of the data");
     }
     Ok(())
 }

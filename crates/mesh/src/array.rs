@@ -324,7 +324,9 @@ fn record(mesh: &Mesh, operation: impl FnOnce() -> String) {
     let place = Location::caller();
     // Tasks run within their rank.
     if let Some(group) = mesh.group().filter(|_| mesh.task().is_none()) {
-        group.record(format!("{} at {}:{}", operation(), place.file(), place.line()));
+        let operation = operation();
+        let name = format!("{operation} at {}:{}", place.file(), place.line());
+        group.record(&operation, name);
     }
 }
 

@@ -96,8 +96,8 @@ impl RankGroup {
     }
 
     /// Appends an operation that all ranks begin to the history of this rank.
-    pub(crate) fn record(&self, operation: String) {
-        self.history.lock().unwrap_or_else(PoisonError::into_inner).record(operation);
+    pub(crate) fn record(&self, operation: &str, name: String) {
+        self.history.lock().unwrap_or_else(PoisonError::into_inner).record(operation, name);
     }
 
     /// Sends bytes to another rank, or the error in place of them. Both ranks must use the same label.

@@ -4,7 +4,6 @@
 //! calls, so both ends of a message have begun the same operations.
 
 use std::collections::VecDeque;
-use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// Number of prefixes whose hashes a message carries.
 const RECENT: usize = 8;
@@ -30,12 +29,11 @@ impl Default for History {
 }
 
 impl History {
-    /// Appends an operation.
-    pub fn record(&mut self, name: String) {
-        let mut hasher = DefaultHasher::new();
-        (self.hashes[0], &name).hash(&mut hasher);
+    /// Appends an operation. Its name, for messages, can differ between ranks, for example by the path of the source file.
+    pub fn record(&mut self, operation: &str, name: String) {
+        let hash = fnv(self.hashes[0], operation.as_bytes());
         self.hashes.rotate_right(1);
-        self.hashes[0] = hasher.finish();
+        self.hashes[0] = hash;
         self.count += 1;
         self.names.truncate(RECENT - 1);
         self.names.push_front(name);
@@ -62,6 +60,9 @@ impl History {
         let common = (0..=self.count.min(count)).rev().take(RECENT);
         let equal =
             |n: &u64| after(&self.hashes, self.count, *n).is_some_and(|own| after(&theirs, count, *n) == Some(own));
+        if count.abs_diff(self.count) >= RECENT as u64 {
+            return Some(format!("this rank has begun {} operations, the other one {count}", self.count));
+        }
         let Some(last) = common.into_iter().find(equal) else {
             return Some(format!("they differed more than {RECENT} operations ago"));
         };
@@ -73,13 +74,19 @@ impl History {
     }
 }
 
+/// Returns the 64-bit FNV-1a hash of bytes after those of another hash: the same in every build of a program.
+fn fnv(before: u64, bytes: &[u8]) -> u64 {
+    let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
+    before.to_le_bytes().iter().chain(bytes).fold(0xcbf2_9ce4_8422_2325, step)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn history(names: &[&str]) -> History {
         let mut history = History::default();
-        names.iter().for_each(|name| history.record((*name).to_string()));
+        names.iter().for_each(|name| history.record(name, (*name).to_string()));
         history
     }
 
@@ -92,6 +99,9 @@ mod tests {
         assert_eq!(between(&["x", "b", "c", "d"]), "the first different operation is number 1, a on this rank");
         assert_eq!(between(&["a", "b", "c"]), "the first different operation is number 4, d on this rank");
         assert_eq!(between(&["a", "b", "c", "d", "e"]), "this rank has begun 4 operations, the other one 5");
+        let short = history(&["a", "b"])
+            .difference(&history(&["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k"]).to_bytes());
+        assert_eq!(short.unwrap(), "this rank has begun 2 operations, the other one 11");
         let long = |first: &str| history(&[&[first], &["b"; 20][..]].concat());
         assert_eq!(long("a").difference(&long("a").to_bytes()), None);
         assert!(long("a").difference(&long("x").to_bytes()).unwrap().contains("more than 8 operations ago"));

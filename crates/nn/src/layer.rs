@@ -230,13 +230,14 @@ impl<'a> ForwardContext<'a> {
         self.is_training
     }
 
-    /// Returns the random generator of a training pass, or `None` in evaluation and after [`ForwardContext::without_rng`].
+    /// Returns the random generator of a training pass, or `None` in evaluation and after [`ForwardContext::without_rng`]: a layer that draws
+    /// numbers in training asks [`ForwardContext::is_training`] first.
     pub fn rng(&mut self) -> Option<&mut Rng> {
         self.rng.as_deref_mut()
     }
 
-    /// Returns the pass without its generator, from which the program can draw again before the optimizer's step. A layer that draws
-    /// numbers afterwards, such as dropout, gives an error.
+    /// Returns the pass without its generator, from which the program can draw again before the optimizer's step. A layer of
+    /// this crate that draws numbers afterwards, such as dropout, gives an error.
     ///
     /// ```
     /// # use panoply_nn::{ForwardContext, Layer, Linear, Sgd};

@@ -138,11 +138,16 @@ fn unique_name(name: String, used: &mut HashSet<String>) -> String {
     unique
 }
 
-/// The number that a text stands for. Texts that a number does not keep, such as 007 or integers of many digits, are no numbers.
+/// Digits of a decimal fraction that an f64 keeps.
+const DIGITS: usize = 17;
+
+/// The number that a text stands for. Texts whose digits a number does not keep, such as 007 or those of many digits, are not numbers; zeros at
+/// the end of a fraction are not kept.
 fn exact_number(text: &str) -> Option<f64> {
     let number = text.parse::<f64>().ok().filter(|number| number.is_finite() && !text.starts_with('+'))?;
     let is_integer = text.strip_prefix('-').unwrap_or(text).bytes().all(|byte| byte.is_ascii_digit());
-    (!is_integer || number.to_string() == text).then_some(number)
+    let digits = text.bytes().take_while(|byte| !b"eE".contains(byte)).filter(u8::is_ascii_digit).count();
+    (if is_integer { number.to_string() == text } else { digits <= DIGITS }).then_some(number)
 }
 
 /// Formats a number with the fewest digits that identify it.
@@ -209,6 +214,7 @@ impl<'a> Frame<'a> {
         match (&column.values, self.table) {
             (Values::Integers(_) | Values::Numbers(_), _) => true,
             (Values::Texts(_), _) | (Values::Input(_), None) => false,
+            (Values::Input(at), Some(table)) if table.stores_times(*at) => false,
             (Values::Input(at), Some(table)) => {
                 let is_missing = |row: &usize| table.is_missing(*row, *at);
                 let mut values = (0..self.rows).filter(|row| !is_missing(row)).peekable();
@@ -325,7 +331,7 @@ mod tests {
     fn texts_that_numbers_do_not_keep_stay_texts() {
         let numbers = [("1.50", 1.5), ("-3", -3.0), ("0", 0.0), ("1e3", 1000.0), (".5", 0.5)];
         numbers.iter().for_each(|(text, number)| assert_eq!(exact_number(text), Some(*number), "{text}"));
-        for text in ["007", "9007199254740993", "+41", "inf", "NaN", "", "12 km"] {
+        for text in ["007", "9007199254740993", "0.12345678901234567890", "+41", "inf", "NaN", "", "12 km"] {
             assert_eq!(exact_number(text), None, "{text}");
         }
     }

@@ -58,7 +58,7 @@ impl FileOptions {
             .or_else(|| line_that_decides(&self.file, ("data", data), name, with_data).map(|line| (line, "data")));
         let Some((line, section)) = found else { return error };
         let message = format!("{}:{line}: {section}: {}", self.file.display(), as_keys(error.message()));
-        error.notes().iter().fold(Error::new(error.kind(), message), Error::note)
+        error.notes().iter().fold(Error::new(error.kind(), message), Error::note).with_source(error.clone())
     }
 }
 
@@ -146,10 +146,19 @@ fn sentence(error: &clap::Error) -> String {
 
 /// Replaces the flags of a message by keys of a file: `learning_rate` for `--learning-rate <RATE>`, `header` for `--header[=<BOOL>]`.
 fn as_keys(message: &str) -> String {
+    let commands = [Line::<TrainOptions>::command(), Line::<DataArgs>::command()];
+    let is_option = |name: &str| {
+        commands.iter().flat_map(|command| command.get_arguments()).any(|option| option.get_long() == Some(name))
+    };
     let mut parts = message.split("--");
     let mut keys = parts.next().unwrap_or_default().to_string();
     for part in parts {
         let (name, rest) = part.split_at(name_length(part));
+        // Two dashes can be part of a value, such as a path.
+        if !is_option(name) {
+            keys.extend(["--", part]);
+            continue;
+        }
         let value = [(" <", ">"), ("[=<", ">]")].into_iter().find_map(|(start, end)| {
             rest.strip_prefix(start).and_then(|rest| rest.split_once(end)).map(|(_, rest)| rest)
         });

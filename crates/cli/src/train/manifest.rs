@@ -2,7 +2,7 @@
 //! between equal runs.
 
 use std::collections::{BTreeMap, HashMap};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use panoply::nn::checkpoint::{self, TensorFile};
 use panoply::nn::data::ReadBudget;
@@ -212,12 +212,17 @@ impl DataInfo {
         let (before, now) = (comparable(&self.format), comparable(&again.format));
         let names = match (&before, &now) {
             (
-                DataFormat::Csv { feature_columns: columns, label_columns: labels, categories: words, .. },
-                DataFormat::Csv { feature_columns: c, label_columns: l, categories: w, .. },
+                DataFormat::Csv {
+                    feature_columns: columns, label_columns: labels, categories: words, date_orders, ..
+                },
+                DataFormat::Csv { feature_columns: c, label_columns: l, categories: w, date_orders: orders, .. },
             ) => {
+                let date = date_orders.keys().chain(orders.keys());
+                let date = date.into_iter().find(|column| date_orders.get(*column) != orders.get(*column));
+                let date = date.map(|column| format!("the dates of column `{column}` are read in another way"));
                 let word = words.keys().chain(w.keys()).find(|column| words.get(*column) != w.get(*column));
                 let word = word.map(|column| format!("the categories of column `{column}` have changed"));
-                renamed("column", columns, c).or_else(|| renamed("label", labels, l)).or(word)
+                renamed("column", columns, c).or_else(|| renamed("label", labels, l)).or(date).or(word)
             }
             _ => None,
         };
@@ -394,6 +399,16 @@ impl TrainSettings {
 }
 
 impl Manifest {
+    /// Returns the files and folders of examples that the run reads.
+    pub fn data_files(&self) -> Vec<PathBuf> {
+        let validation = match &self.settings.val_split {
+            ValSplit::File(path) => Some(path.as_str()),
+            _ => None,
+        };
+        let paths = [Some(self.data.place()), validation, self.settings.test_data.as_deref()];
+        paths.into_iter().flatten().map(PathBuf::from).collect()
+    }
+
     /// Writes the manifest to a run folder.
     pub fn write(&self, folder: &Path) -> Result<()> {
         checkpoint::write_atomic(&folder.join("manifest.json"), (self.text()? + "\n").as_bytes())

@@ -211,19 +211,19 @@ pub fn summary(report: &EpochReport, text: bool) -> String {
     }
 }
 
-/// Formats a score with the name of its metric. R² is NaN only for a single example.
+/// Formats a score with the name of its metric. R² is NaN for a single example, and if predictions are not finite.
 pub fn score_in_words(metric: Metric, score: f64) -> String {
     match metric {
         Metric::Accuracy => format!("accuracy {:.1} %", score * 100.0),
-        Metric::R2 if score.is_nan() => "R² undefined (1 example)".to_string(),
+        Metric::R2 if score.is_nan() => "R² undefined".to_string(),
         Metric::R2 => format!("R² {score:.3}"),
     }
 }
 
 /// Returns the score of the test set as text, with the number of its examples.
 pub fn test_summary(metric: Metric, test: &TestResult) -> String {
-    let examples = if test.score.is_nan() { String::new() } else { format!(" of {} examples", test.examples) };
-    score_in_words(metric, test.score) + &examples
+    let examples = if test.examples == 1 { "example" } else { "examples" };
+    format!("{} of {} {examples}", score_in_words(metric, test.score), test.examples)
 }
 
 /// Returns the first line of the report, without the time.

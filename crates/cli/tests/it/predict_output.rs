@@ -232,6 +232,10 @@ fn unsuitable_output_files_are_refused() {
     std::fs::hard_link(dir.0.join("run/model.safetensors"), dir.0.join("model.csv")).unwrap();
     std::fs::hard_link(dir.0.join("people.csv"), dir.0.join("link.csv")).unwrap();
     dir.write("other.csv", people(4).0);
+    dir.write("held.csv", people(4).0);
+    dir.json(&["train", "people.csv", "--val-split", "file:held.csv", "--epochs", "1", "--out", "split"]);
+    let refusal = dir.refused(&["predict", "split", "other.csv", "--output", "held.csv"]);
+    assert!(refusal.contains("--output held.csv is the data itself"), "{refusal}");
     let mut cases = vec![
         ("out.txt", "--output out.txt: the extension must be .csv, .json or .parquet"),
         ("out", "--output out: the extension must be .csv, .json or .parquet"),
@@ -240,6 +244,7 @@ fn unsuitable_output_files_are_refused() {
         ("link.csv", "--output link.csv is the data itself"),
         ("model.csv", "--output model.csv is the model itself\n  choose another file, such as predictions.csv"),
         ("run/history.csv", "--output run/history.csv is a file of a run"),
+        ("run/timeline.json", "--output run/timeline.json is a file of a run"),
         ("missing/out.csv", "cannot write missing/out.csv"),
     ];
     #[cfg(unix)]

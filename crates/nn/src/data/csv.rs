@@ -12,7 +12,7 @@ use panoply_tensor::{Error, Result, parallel_map};
 use super::cells::{Cells, PART, Records};
 use super::columnar::Columns;
 use super::dates::DateOrder;
-use super::numbers::number;
+use super::numbers::{date, number};
 use super::reader::name;
 use super::tables::{is_missing, lacks_number};
 use super::{Dataset, ReadBudget, TextEncoding, read_text};
@@ -457,7 +457,7 @@ impl CsvTable {
         })
     }
 
-    /// Parses a cell as a date in an order, if there is one, or as a number, subtracts an offset, and divides by a scale.
+    /// Parses a cell as a date in an order or as YYYY-MM-DD, if an order is given, otherwise as a number, subtracts an offset, and divides by a scale.
     pub(super) fn number(
         &self,
         row: usize,
@@ -465,11 +465,14 @@ impl CsvTable {
         (dates, offset, scale): (Option<DateOrder>, f64, f64),
         path: &Path,
     ) -> Result<f32> {
-        let found = dates
-            .and_then(|order| order.seconds(self.cell(row, column)))
-            .or_else(|| self.finite_number(row, column))
-            .map(|number| ((number - offset) / scale) as f32)
-            .filter(|number| number.is_finite());
+        let found = match dates {
+            // A number is no date: it is not one of seconds, unless the file stores times.
+            Some(order) if !self.stores_times(column) => {
+                order.seconds(self.cell(row, column)).or_else(|| date(self.cell(row, column)))
+            }
+            Some(_) | None => self.finite_number(row, column),
+        };
+        let found = found.map(|number| ((number - offset) / scale) as f32).filter(|number| number.is_finite());
         found.ok_or_else(|| {
             let (line, name) = (self.line(row), &self.names[column]);
             let at = format!("{}:{line}: {name}", path.display());

@@ -91,7 +91,7 @@ pub struct Dataset {
     /// Valid length of each sequence; `None` if all time steps are valid. Shorter sequences are padded to the longest along the time axis,
     /// which is the first axis of an example.
     pub seq_lengths: Option<Vec<i32>>,
-    /// Line of each example in its file, or its position in the data set that it was selected from; `None` if that is its position here.
+    /// Line of each example in its file, or its position in the data set that it was selected from; `None` for positions in this one.
     pub row_numbers: Option<Vec<usize>>,
 }
 

@@ -244,7 +244,7 @@ fn ambiguous_dates_are_categories() {
     let read = open("ambiguous.csv", &text, &ReadOptions::default());
     let DataFormat::Csv { date_orders, categories, .. } = &read.format else { panic!("not a table") };
     assert_eq!((date_orders.len(), categories["day"].len()), (0, 64));
-    let note = "column day: 64 dates in an ambiguous order are categories; write them as YYYY-MM-DD";
+    let note = "column day: 64 different dates fit several orders and are categories; write them as YYYY-MM-DD";
     assert!(read.assumptions.iter().any(|told| told.ends_with(note)), "{:?}", read.assumptions);
     let summary = panoply_nn::data::summary::summarize(&file("ambiguous.csv", &text), &ReadOptions::default()).unwrap();
     assert_eq!((summary.columns[0].kind, &summary.columns[0].date_range), (ColumnKind::Category, &None));

@@ -4,10 +4,9 @@
 //! The number of kernels per run depends on the speed of a device's compiler: 1000 on the CPU (4 ms each on two loaded cores), 300 on the
 //! PTX interpreter (9 to 25 ms), 100 on Vulkan (0.4 s), 200 on OpenCL (0.1 to 0.5 s), 10 on the simulated HIP and Level Zero drivers and
 //! Intel's SPIR-V (0.5 s), 20 on SwiftShader. `PANOPLY_TEST_QUICK=1` runs 300 on the CPU and ten elsewhere, `PANOPLY_TEST_FULL=1` ten
-//! thousand on the CPU and the PTX interpreter, three hundred on SwiftShader and 1500 on each other device: ten thousand would take hours. `PANOPLY_TEST_KERNELS` sets the number per device, `PANOPLY_TEST_SEED` the
-//! first seed,
-//! `PANOPLY_TEST_DEVICE` the only device to run on. `cpu:checked` is excluded: it reports the guarded accesses that these kernels contain,
-//! and has separate random kernels.
+//! thousand on the CPU and the PTX interpreter, three hundred on SwiftShader and 1500 on each other device: ten thousand would take hours.
+//! `PANOPLY_TEST_KERNELS` sets the number per device, `PANOPLY_TEST_SEED` the first seed, `PANOPLY_TEST_DEVICE` the only device to run on.
+//! `cpu:checked` is excluded: it reports the guarded accesses that these kernels contain, and has separate random kernels.
 //!
 //! A driver's compiler can be wrong. This counts as shown, instead of an error in our source text, only in three cases: another driver
 //! handles the same case correctly from text in the same language; or the same is shown for the same device in another language; or for

@@ -279,7 +279,7 @@ fn parse_columns(table: &CsvTable, columns: &[usize], rows: &[usize]) -> Vec<Par
 }
 
 impl ParsedColumn {
-    /// Reads the cells as dates if none is a number, and returns their order; they stay words if they are ambiguous or no dates.
+    /// Reads the cells as dates if none is a number, and returns their order; they stay words if they are ambiguous or not dates.
     fn read_dates(&mut self, table: &CsvTable, column: usize, rows: &[usize]) -> Option<ColumnDates> {
         if self.words == 0 || self.without_number < rows.len() {
             return None;
@@ -383,7 +383,7 @@ fn fit_column(
         note(&format!("{missing} of {} values are missing and become {shown}{marked}", rows.len()));
     }
     if let (Some(ColumnDates::Ambiguous), Some(categories)) = (dates, &encoding.categories) {
-        let what = "dates in an ambiguous order are categories; write them as YYYY-MM-DD";
+        let what = "different dates fit several orders and are categories; write them as YYYY-MM-DD";
         notes.push(format!("{}: column {name}: {} {what}", path.display(), categories.len()));
     }
     Ok(FittedColumn { encoding: Some(encoding), notes })

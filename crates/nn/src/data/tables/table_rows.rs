@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use super::super::csv::CsvTable;
+use super::super::numbers::{date_text, number};
 
 /// A table with the rows of its examples, one example after another.
 #[derive(Clone, Debug, PartialEq)]
@@ -48,12 +49,22 @@ impl TableRows {
         self.rows[row].1
     }
 
-    /// Returns the trimmed text of a cell; empty without a value.
+    /// Returns the trimmed text of a cell, a stored date or time in the order year, month, day; empty without a value.
     ///
     /// # Panics
     /// If there is no such row or column.
     pub fn text(&self, row: usize, column: usize) -> Cow<'_, str> {
-        self.table.text(self.rows[row].0, column)
+        let text = self.table.text(self.rows[row].0, column);
+        let date = number(&text).filter(|_| self.table.stores_times(column)).and_then(date_text);
+        date.map_or(text, Cow::Owned)
+    }
+
+    /// Returns true if the file stores the cells of a column as dates or times.
+    ///
+    /// # Panics
+    /// If there is no such column.
+    pub fn stores_times(&self, column: usize) -> bool {
+        self.table.stores_times(column)
     }
 
     /// Returns true if a cell is empty or a mark of a missing value, such as `NA`.

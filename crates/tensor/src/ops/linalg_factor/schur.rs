@@ -229,6 +229,18 @@ struct Rotation {
 fn rotate(w: &mut Writer, [h, z]: [Planes; 2], lane: ExprId, rotation: Rotation) {
     let Rotation { rows: [upper, lower], pair: [f, g], start, end, clears } = rotation;
     let (nothing, one) = (w.float(0.0), w.float(1.0));
+    // Scaled, since squares of small numbers vanish and the rotation would not be unitary.
+    let size = [f[0], f[1], g[0], g[1]].map(|part| w.b.alu(Alu::Abs, &[part]));
+    let size = size.into_iter().reduce(|most, part| w.b.alu(Alu::Max, &[most, part])).expect("there are four");
+    let size = w.b.bind("size", size);
+    let is_zero = w.b.alu(Alu::Eq, &[size, nothing]);
+    let [f, g] = [f, g].map(|value| {
+        value.map(|part| {
+            let scaled = w.div(part, size);
+            let scaled = w.select(is_zero, nothing, scaled);
+            w.b.bind("scaled", scaled)
+        })
+    });
     let squares = [f, g].map(|[real, imaginary]| {
         let (real, imaginary) = (w.mul(real, real), w.mul(imaginary, imaginary));
         w.add(real, imaginary)
@@ -292,8 +304,8 @@ fn turned(w: &mut Writer, [x, y]: [Complex; 2], cosine: ExprId, sine: Complex) -
 }
 
 /// Builds the kernel for the eigenvectors of upper triangular matrices `t`: column j of `x`, zeros at the start, solves
-/// (T - t[j, j]) · x = 0 with a diagonal of ones, up to its length. Equal eigenvalues count as one rounding error apart, as in
-/// LAPACK's `ztrevc`. A work-item for each column.
+/// (T - t[j, j]) · x = 0 with a diagonal of ones, up to its length. Equal eigenvalues count as one rounding error of theirs apart, as in
+/// LAPACK's `ztrevc`, and at least the square of one apart, so that nothing overflows. A work-item for each column.
 pub fn triangular_vectors<T: Element>() -> Result<Kernel> {
     let mut w = Writer::new::<T>("triangular_vectors");
     let (x, t) = (w.b.buffer("x", T::DTYPE, Access::InOut), w.b.buffer("t", T::DTYPE, Access::In));
@@ -317,8 +329,11 @@ pub fn triangular_vectors<T: Element>() -> Result<Kernel> {
     let value = t.load(&mut w, j, j);
     let after = w.add(j, one);
     let back = w.each("back", zero, j, 1);
-    let (last, rounding) =
-        (w.sub(j, one), w.float(if w.dtype == DType::F64 { f64::EPSILON } else { f32::EPSILON.into() }));
+    let unit = if w.dtype == DType::F64 { f64::EPSILON } else { f32::EPSILON.into() };
+    let (last, size, least, unit) = (w.sub(j, one), magnitude(&mut w, value), w.float(unit * unit), w.float(unit));
+    let rounding = w.mul(unit, size);
+    let rounding = w.b.alu(Alu::Max, &[rounding, least]);
+    let rounding = w.b.bind("rounding", rounding);
     let i = w.sub(last, back);
     let i = w.b.bind("i", i);
     let below = w.add(i, one);

@@ -69,6 +69,17 @@ fn known_eigenvalues_are_found() {
         (1..6).for_each(|row| companion[row * 6 + row - 1] = 1.0);
         let want: Vec<[f64; 2]> = (1..=6).map(|root| [root as f64, 0.0]).collect();
         assert_near(&sorted(&f64s(&companion)), &want, 1e-8, "companion matrix");
+        // Elements whose squares vanish. The eigenvalues are those of the upper triangle: 1 and (5 ± √33) / 2.
+        for (dtype, tiny, limit) in [(DType::F32, 1e-22, 1e-5), (DType::F64, 1.2e-161, 1e-13)] {
+            let block = f64s(&[1.0, 1.0, 1.0, tiny, 1.0, 2.0, tiny, 3.0, 4.0]).cast(dtype);
+            let root = 33f64.sqrt();
+            let want = [[(5.0 - root) / 2.0, 0.0], [1.0, 0.0], [(5.0 + root) / 2.0, 0.0]];
+            assert_near(&sorted(&block), &want, limit, "tiny elements");
+        }
+        // Close eigenvalues that are small relative to the matrix.
+        let graded = f64s(&[1.0, 0.0, 0.0, 0.0, 1e-10, 1e-10, 0.0, 0.0, 2e-10]).cast(DType::F32);
+        let apart = largest(&(residual(&graded, &graded.eig()) * 1e10).cast(DType::F64));
+        assert!(apart < 1e-5, "graded: {apart}");
         // A Jordan block has one eigenvector; its eigenvalues are wrong by a root of the rounding error.
         let block = Tensor::eye(3, DType::F64) * 2.0 + Tensor::eye(3, DType::F64).roll(1, 1).triu(1);
         assert_near(&sorted(&block), &[[2.0, 0.0]; 3], 1e-15, "Jordan block");
@@ -93,13 +104,15 @@ fn symmetric_matrices_have_the_eigenvalues_of_eigh() {
 #[test]
 fn nan_empty_batches_and_wrong_shapes() {
     on_cpu(|| {
-        let mut elems = vec![1.0f32; 18];
-        elems[3] = f32::NAN;
-        let Eig { values, .. } = Tensor::from_slice(&elems, [2, 3, 3]).eig();
-        let values = values.complex_abs().to_vec::<f32>().unwrap();
-        assert!(values[..3].iter().any(|value| value.is_nan()), "{values:?}");
-        let finite: f32 = values[3..].iter().sum();
-        assert!((finite - 3.0).abs() < 1e-5, "{values:?}");
+        for (n, place) in (1..4usize).flat_map(|n| (0..n * n).map(move |place| (n, place))) {
+            let mut elems = vec![1.0f32; 2 * n * n];
+            elems[place] = [f32::NAN, f32::INFINITY][place % 2];
+            let Eig { values, vectors } = Tensor::from_slice(&elems, [2, n, n]).eig();
+            let (values, vectors) = (values.to_vec::<f32>().unwrap(), vectors.to_vec::<f32>().unwrap());
+            assert!(values[..2 * n].iter().chain(&vectors[..2 * n * n]).all(|x| x.is_nan()), "{values:?}, {vectors:?}");
+            let finite: f32 = values[2 * n..].iter().sum();
+            assert!((finite - n as f32).abs() < 1e-5, "{values:?}");
+        }
         let Eig { values, vectors } = Tensor::zeros([0, 3, 3], DType::F32).eig();
         assert_eq!(values.shape().unwrap().dims(), [0, 3, 2]);
         assert_eq!(vectors.shape().unwrap().dims(), [0, 3, 3, 2]);
