@@ -51,12 +51,16 @@ pub mod verify;
 
 pub use panoply_ir::{DType, Element, Error, ErrorKind, MathMode, Result, Scalar, bf16, f16};
 #[cfg(not(target_family = "wasm"))]
+#[doc(inline)]
 pub use panoply_llm as llm;
 pub use panoply_macros::{Module, kernel, kernel_fn, sequential};
 #[cfg(not(target_family = "wasm"))]
+#[doc(inline)]
 pub use panoply_mesh as mesh;
+#[doc(inline)]
 pub use panoply_nn as nn;
 pub use panoply_nn::Module;
+#[doc(inline)]
 pub use panoply_runtime as runtime;
 pub use panoply_runtime::{
     Backend, Buffer, BufferSlice, BufferSliceMut, Device, DeviceInfo, DeviceReport, Event, ExternalKernel, Grid,
