@@ -15,7 +15,7 @@ use panoply::{Error, Result};
 pub struct GenerateCommand {
     /// The shell, or man
     what: Artifact,
-    /// Folder of the manual pages
+    /// Folder of the manual pages, required for man
     #[arg(short, long, visible_alias = "out", value_name = "FOLDER", required_if_eq("what", "man"))]
     output: Option<PathBuf>,
 }

@@ -250,7 +250,8 @@ fn tell(arguments: &VerifyCommand, choice: &DeviceSelection, question: &Question
             println!("{claim}undecided: {reason}; {:.1} % of the set is proven", 100.0 * proven);
         }
     }
-    note!("{boxes} boxes in {seconds:.2} s");
+    let noun = if boxes == 1 { "box" } else { "boxes" };
+    note!("searched {boxes} {noun} in {seconds:.2} s");
 }
 
 /// Returns the verdict and the statistics of a property in JSON.

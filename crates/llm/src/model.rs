@@ -251,7 +251,7 @@ fn sized(config: Config, options: &ModelOptions) -> Result<(Arc<Config>, usize)>
     let context = options.context_length.unwrap_or(trained);
     if context == 0 || context > trained {
         let message = format!("context length {context} is not between 1 and the model's {trained}");
-        return Err(Error::mistake(message));
+        return Err(Error::mistake(message).note("use a smaller context, or fewer tokens"));
     }
     Ok((Arc::new(config), context))
 }

@@ -71,6 +71,9 @@ pub fn read_input(path: &Path) -> Result<Vec<f32>> {
 /// If the text is not a counterexample; the message says why.
 pub fn parse_input(text: &str) -> std::result::Result<Vec<f32>, String> {
     let text = text.trim();
+    if ["unsat", "timeout", "unknown"].contains(&text) {
+        return Err(format!("the verdict is `{text}`: there is no counterexample to check"));
+    }
     let text = text.strip_prefix("sat").unwrap_or(text).trim();
     let inner = text.strip_prefix('(').and_then(|text| text.strip_suffix(')'));
     let inner = inner.ok_or("expected assignments in brackets, such as `((X_0 0.5) (X_1 1))`")?;

@@ -19,10 +19,10 @@ pub struct ExhaustiveArgs {
     /// two inputs, instead of samples of the functions; takes tens of minutes
     #[arg(long)]
     pub exhaustive: bool,
-    /// Check only these operations with `--exhaustive`
+    /// Check only these operations with `--exhaustive`; `--suite functions` leaves out the other suites [default: all]
     #[arg(long, requires = "exhaustive", value_name = "NAME", value_delimiter = ',', value_parser = operations())]
     operations: Vec<String>,
-    /// Check only these element types with `--exhaustive`
+    /// Check only these element types with `--exhaustive` [default: all]
     #[arg(long, requires = "exhaustive", value_name = "DTYPE", value_delimiter = ',', value_parser = ["f16", "bf16", "f32"])]
     dtypes: Vec<String>,
 }

@@ -25,7 +25,7 @@ pub struct TrainCommand {
     #[arg(default_value = "digits")]
     pub data: String,
     /// Network: mlp, cnn, lstm, transformer, a FILE.toml that lists the layers, or a FILE.onnx, whose weights are trained further
-    /// [default: mlp; lstm for text]. The sections `[training]` and `[data]` of a FILE.toml set defaults for these options.
+    /// [default: mlp; lstm for text and sequences]. The sections `[training]` and `[data]` of a FILE.toml set defaults for these options.
     #[arg(long, visible_alias = "from", conflicts_with = "resume")]
     pub model: Option<presets::ModelArg>,
     /// Loss: cross-entropy or bce-with-logits for classification, bce-with-logits for multilabel, mse, l1, huber, bce-with-logits

@@ -55,7 +55,7 @@ pub struct TrainArgs {
     /// Momentum of sgd or rmsprop, such as 0.9 [default: 0]
     #[arg(long, value_parser = parse_fraction, allow_negative_numbers = true)]
     pub momentum: Option<f64>,
-    /// L2 weight decay; biases and norms are exempt [default: 0.01 for adamw, 0 for adam, sgd and lion]
+    /// L2 weight decay; biases and norms are exempt [default: 0.01 for adamw, 0 for adam, sgd and lion; not with rmsprop and adagrad]
     #[arg(long, visible_alias = "wd", value_parser = parse_weight_decay, allow_negative_numbers = true)]
     pub weight_decay: Option<f64>,
     /// Maximum gradient norm [default: 1; for regression derived from the target scale of the loss]
@@ -90,7 +90,7 @@ pub struct TrainArgs {
     /// pixels, mirrors them with a probability (horizontal-flip=P, default 0.5), adds normal noise of that standard deviation
     #[arg(long, value_name = "AUGMENTATIONS", value_delimiter = ',', value_parser = parse_augmentation)]
     pub augment: Vec<LayerSpec>,
-    /// Early stopping: epochs without an improvement of the monitored figure before training stops
+    /// Early stopping: epochs without an improvement of the monitored figure before training stops [default: off]
     #[arg(long, visible_alias = "early-stopping", value_name = "EPOCHS")]
     pub patience: Option<usize>,
     /// Validation figure that chooses the best epoch [default: accuracy for classification and multilabel, otherwise loss]

@@ -118,8 +118,9 @@ impl Ops {
         let [left, right] =
             [&args[0], &args[1]].map(|arg| if is_digits(arg) { arg.clone() } else { format!("({wide}){arg}") });
         // One unsigned operand suffices to make C compute unsigned. The type of a shift does not depend on the amount.
-        let right = if sign == "<<" { &args[1] } else { &right };
-        let left = if is_digits(&left) && is_digits(right) { format!("({wide}){left}") } else { left };
+        let is_shift = sign == "<<";
+        let right = if is_shift { &args[1] } else { &right };
+        let left = if is_digits(&left) && (is_shift || is_digits(right)) { format!("({wide}){left}") } else { left };
         format!("({})({left} {sign} {right})", self.name(dtype))
     }
 

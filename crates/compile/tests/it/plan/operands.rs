@@ -96,6 +96,8 @@ impl Case {
                 self.b.leaf(shape, dtype)
             }
             Form::Stored => self.b.leaf(shape, dtype),
+            // There is no last element to start from.
+            Form::Reversed if shape[axis] == 0 => self.b.leaf(shape, dtype),
             Form::Lazy => {
                 let (x, y) = (self.b.leaf(shape, dtype), self.b.leaf(shape, dtype));
                 self.b.alu(Alu::Max, &[x, y])
