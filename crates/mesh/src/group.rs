@@ -12,10 +12,13 @@ use crate::waits;
 
 /// Number of bytes in front of a value: 0, or which of [`ERROR_KINDS`] is sent in place of it, from 1; the number of bytes; the history of the
 /// sender; and the label.
-const HEADER: usize = 168;
+const HEADER: usize = LABEL + MAX_LABEL;
 
 /// Position of the label in a header.
 const LABEL: usize = 9 + history::BYTES;
+
+/// Largest number of bytes of a label that is sent.
+const MAX_LABEL: usize = 87;
 
 /// Kinds of errors by their number in a header.
 const ERROR_KINDS: [ErrorKind; 10] = [
@@ -113,7 +116,7 @@ impl RankGroup {
         header[0] = failed as u8;
         header[1..9].copy_from_slice(&(bytes.len() as u64).to_le_bytes());
         header[9..LABEL].copy_from_slice(&self.history.lock().unwrap_or_else(PoisonError::into_inner).to_bytes());
-        let label = &label.as_bytes()[..label.len().min(HEADER - LABEL)];
+        let label = &label.as_bytes()[..label.len().min(MAX_LABEL)];
         header[LABEL..LABEL + label.len()].copy_from_slice(label);
         let name = || format!("send {} to rank {to}", String::from_utf8_lossy(label));
         self.message(name, bytes.len(), || {
@@ -144,7 +147,7 @@ impl RankGroup {
             let message = format!("rank {own} and rank {from} run different programs: {difference}");
             return Err(Error::mistake(message).note(format!("rank {own} expects {label}, rank {from} sends {sent}")));
         }
-        let different = !sent.bytes().eq(label.bytes().take(HEADER - LABEL)) || (!failed && length != expected);
+        let different = !sent.bytes().eq(label.bytes().take(MAX_LABEL)) || (!failed && length != expected);
         if different || length > expected.max(MAX_ERROR_TEXT) {
             let message =
                 format!("rank {own} expects {label} with {expected} bytes, rank {from} sends {sent} with {length}");

@@ -5,6 +5,8 @@
 
 use std::collections::VecDeque;
 
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
 /// Number of prefixes whose hashes a message carries.
 const RECENT: usize = 8;
 
@@ -31,7 +33,7 @@ impl Default for History {
 impl History {
     /// Appends an operation. Its name, for messages, can differ between ranks, for example by the path of the source file.
     pub fn record(&mut self, operation: &str, name: String) {
-        let hash = fnv(self.hashes[0], operation.as_bytes());
+        let hash = xxh3_64_with_seed(operation.as_bytes(), self.hashes[0]);
         self.hashes.rotate_right(1);
         self.hashes[0] = hash;
         self.count += 1;
@@ -54,15 +56,15 @@ impl History {
         if count == self.count && theirs[0] == self.hashes[0] {
             return None;
         }
-        // The hash after operation number n, from 1, while it is known.
+        if count.abs_diff(self.count) >= RECENT as u64 {
+            return Some(format!("this rank has begun {} operations, the other one {count}", self.count));
+        }
+        // The hash after the first n operations, if it is one of the recent ones.
         let after =
             |hashes: &[u64], count: u64, n: u64| hashes.get(usize::try_from(count.checked_sub(n)?).ok()?).copied();
         let common = (0..=self.count.min(count)).rev().take(RECENT);
         let equal =
             |n: &u64| after(&self.hashes, self.count, *n).is_some_and(|own| after(&theirs, count, *n) == Some(own));
-        if count.abs_diff(self.count) >= RECENT as u64 {
-            return Some(format!("this rank has begun {} operations, the other one {count}", self.count));
-        }
         let Some(last) = common.into_iter().find(equal) else {
             return Some(format!("they differed more than {RECENT} operations ago"));
         };
@@ -72,12 +74,6 @@ impl History {
             None => format!("this rank has begun {last} operations, the other one {count}"),
         })
     }
-}
-
-/// Returns the 64-bit FNV-1a hash of bytes after those of another hash: the same in every build of a program.
-fn fnv(before: u64, bytes: &[u8]) -> u64 {
-    let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
-    before.to_le_bytes().iter().chain(bytes).fold(0xcbf2_9ce4_8422_2325, step)
 }
 
 #[cfg(test)]
