@@ -457,7 +457,7 @@ impl CsvTable {
         })
     }
 
-    /// Parses a cell as a date in an order or as YYYY-MM-DD, if an order is given, otherwise as a number, subtracts an offset, and divides by a scale.
+    /// Parses a cell as a number, or as a date in the given order or as YYYY-MM-DD; subtracts an offset, and divides by a scale.
     pub(super) fn number(
         &self,
         row: usize,
@@ -466,7 +466,7 @@ impl CsvTable {
         path: &Path,
     ) -> Result<f32> {
         let found = match dates {
-            // A number is no date: it is not one of seconds, unless the file stores times.
+            // A plain number is not a date, unless the file stores times.
             Some(order) if !self.stores_times(column) => {
                 order.seconds(self.cell(row, column)).or_else(|| date(self.cell(row, column)))
             }

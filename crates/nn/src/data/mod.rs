@@ -145,7 +145,7 @@ impl Dataset {
     /// Returns the line of an example in its file, or its position in the whole data set if it was not read from a table.
     ///
     /// # Panics
-    /// If there is no such example.
+    /// If `example` is out of range.
     pub fn row_number(&self, example: usize) -> usize {
         self.row_numbers.as_ref().map_or(example, |numbers| numbers[example])
     }

@@ -36,7 +36,7 @@ impl TableRows {
     /// Returns the line of the file in which a row begins, counted from 1; for a table without lines, the row counted from 1.
     ///
     /// # Panics
-    /// If there is no such row.
+    /// If `row` is out of range.
     pub fn line(&self, row: usize) -> usize {
         self.table.line(self.rows[row].0)
     }
@@ -44,7 +44,7 @@ impl TableRows {
     /// Returns the example that a row belongs to.
     ///
     /// # Panics
-    /// If there is no such row.
+    /// If `row` is out of range.
     pub fn example(&self, row: usize) -> usize {
         self.rows[row].1
     }
@@ -52,17 +52,19 @@ impl TableRows {
     /// Returns the trimmed text of a cell, a stored date or time in the order year, month, day; empty without a value.
     ///
     /// # Panics
-    /// If there is no such row or column.
+    /// If `row` or `column` is out of range.
     pub fn text(&self, row: usize, column: usize) -> Cow<'_, str> {
         let text = self.table.text(self.rows[row].0, column);
-        let date = number(&text).filter(|_| self.table.stores_times(column)).and_then(date_text);
-        date.map_or(text, Cow::Owned)
+        match self.table.stores_times(column) {
+            true => number(&text).and_then(date_text).map_or(text, Cow::Owned),
+            false => text,
+        }
     }
 
     /// Returns true if the file stores the cells of a column as dates or times.
     ///
     /// # Panics
-    /// If there is no such column.
+    /// If `column` is out of range.
     pub fn stores_times(&self, column: usize) -> bool {
         self.table.stores_times(column)
     }
@@ -70,7 +72,7 @@ impl TableRows {
     /// Returns true if a cell is empty or a mark of a missing value, such as `NA`.
     ///
     /// # Panics
-    /// If there is no such row or column.
+    /// If `row` or `column` is out of range.
     pub fn is_missing(&self, row: usize, column: usize) -> bool {
         self.table.is_missing(self.rows[row].0, column)
     }
@@ -78,7 +80,7 @@ impl TableRows {
     /// Returns the rows of these examples, which are numbered anew.
     ///
     /// # Panics
-    /// If there is no such example.
+    /// If an example is out of range.
     #[must_use]
     pub fn select(self, examples: &[usize]) -> TableRows {
         let mut rows = Vec::with_capacity(examples.len());
