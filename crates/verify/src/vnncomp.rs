@@ -72,7 +72,7 @@ pub fn read_input(path: &Path) -> Result<Vec<f32>> {
 pub fn parse_input(text: &str) -> std::result::Result<Vec<f32>, String> {
     let text = text.trim();
     if ["unsat", "timeout", "unknown"].contains(&text) {
-        return Err(format!("the verdict is `{text}`: there is no counterexample to check"));
+        return Err(format!("the verdict is `{text}`; the file contains no counterexample"));
     }
     let text = text.strip_prefix("sat").unwrap_or(text).trim();
     let inner = text.strip_prefix('(').and_then(|text| text.strip_suffix(')'));

@@ -11,7 +11,8 @@ pub struct DataArgs {
     #[arg(long, value_enum)]
     pub task: Option<TaskArg>,
     /// Target column of a table, by name or number (from 1). Several columns, separated by commas or by repeating the option, are a
-    /// multilabel task if they hold only 0 and 1, otherwise a regression of several outputs [default: a column named label, class, target or y, otherwise the last one]
+    /// multilabel task if they hold only 0 and 1, otherwise a regression of several outputs
+    /// [default: a column named label, class, target or y, otherwise the last one]
     #[arg(long, visible_alias = "target", value_name = "COLUMN")]
     pub label: Vec<String>,
     /// Columns of a table to leave out, by name or number

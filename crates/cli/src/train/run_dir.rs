@@ -74,7 +74,7 @@ impl RunDir {
         RunDir(path.to_path_buf())
     }
 
-    /// Adds a note to the error of a corrupt checkpoint: it has no backup.
+    /// Adds a note to the error of a checkpoint that is corrupt or of another network: it has no backup.
     pub fn without_its_state(&self, error: Error) -> Error {
         if !error.is_corrupt() && !error.is_mistake() {
             return error;

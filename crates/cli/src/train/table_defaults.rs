@@ -15,8 +15,8 @@ const BATCH_SIZE: usize = 64;
 /// Smallest default number of windows of a text in a batch.
 const TEXT_BATCH_SIZE: usize = 4;
 
-/// Batches of a text in an epoch, at least, until a batch has [`TEXT_BATCH_SIZE`] windows: with a few steps per epoch, 30 epochs do not
-/// train a network.
+/// Smallest number of batches of all windows of a text, validation included, unless a batch would have fewer than [`TEXT_BATCH_SIZE`]: with
+/// two or three steps per epoch, 30 epochs are too few.
 const TEXT_BATCHES: usize = 20;
 
 /// Default number of epochs.
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn default_batch_of_a_text_gives_at_least_twenty_batches() {
+    fn short_texts_have_smaller_batches() {
         let of = |windows| Defaults::of_text(windows).batch_size;
         assert_eq!([2, 79, 80, 234, 1279, 1280, 1_000_000].map(of), [4, 4, 4, 11, 63, 64, 64]);
         assert_eq!(Defaults::of_text(1280), Defaults::GENERAL);

@@ -30,7 +30,7 @@ fn malformed_counterexamples_are_refused() {
     for (text, expected) in [
         ("", "expected assignments"),
         ("sat", "expected assignments"),
-        ("unsat\n", "the verdict is `unsat`: there is no counterexample to check"),
+        ("unsat\n", "the verdict is `unsat`; the file contains no counterexample"),
         ("()", "there is no input"),
         ("((X_0 1) (X_2 1))", "X_1 has no value"),
         ("((X_0 1) (X_0 1))", "X_0 has two values"),

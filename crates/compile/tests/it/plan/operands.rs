@@ -96,7 +96,7 @@ impl Case {
                 self.b.leaf(shape, dtype)
             }
             Form::Stored => self.b.leaf(shape, dtype),
-            // There is no last element to start from.
+            // An empty axis has no last element.
             Form::Reversed if shape[axis] == 0 => self.b.leaf(shape, dtype),
             Form::Lazy => {
                 let (x, y) = (self.b.leaf(shape, dtype), self.b.leaf(shape, dtype));
