@@ -9,3 +9,4 @@ pub mod report;
 pub mod scope;
 pub mod select;
 mod smoke_test;
+mod turns;

@@ -1,7 +1,8 @@
 //! The drivers and the devices that they found.
 //!
 //! Each driver is probed once, on a separate thread and with a deadline. A driver that hangs or panics is reported and abandoned.
-//! Drivers are probed only when their backend is needed, so that selecting the CPU never waits for a GPU library.
+//! Drivers are probed only when their backend is needed, so that selecting the CPU never waits for a GPU library, and at the same time, but
+//! for those of OpenCL ([`super::turns`]).
 
 use std::any::Any;
 use std::num::NonZeroUsize;
@@ -15,6 +16,7 @@ use panoply_ir::{Error, Result};
 use web_time::Instant;
 
 use super::select::Selection;
+use super::turns::Turn;
 use crate::build_profile;
 use crate::device::{Device, DeviceOptions};
 use crate::log;
@@ -39,7 +41,12 @@ struct Entry {
 
 enum State {
     Unasked,
-    Asked { since: Instant },
+    /// Probing will begin once the probes that must not run at the same time have ended.
+    Waiting,
+    Probing {
+        since: Instant,
+        _turn: Turn,
+    },
     Answered(DriverReport),
 }
 
@@ -111,13 +118,13 @@ impl Registry {
         Backend::ALL.into_iter().filter(|kind| entries.iter().any(|entry| entry.driver.kind() == *kind)).collect()
     }
 
-    /// Probes in parallel those drivers of the wanted backends that have not been probed, and returns the results of all.
+    /// Probes those drivers of the wanted backends that have not been probed, and returns the results of all.
     pub(super) fn answers(&self, wanted: impl Fn(Backend) -> bool) -> Vec<DriverReport> {
         let entries: Vec<Arc<Entry>> = {
             let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
             entries.iter().filter(|entry| wanted(entry.driver.kind())).cloned().collect()
         };
-        entries.iter().for_each(|entry| entry.ask(&self.options));
+        entries.iter().for_each(|entry| entry.ask(&self.options, self.deadline));
         entries.iter().map(|entry| entry.answer(self.deadline)).collect()
     }
 
@@ -250,16 +257,20 @@ impl Entry {
     }
 
     /// Starts probing the driver, unless that was done before.
-    fn ask(self: &Arc<Entry>, options: &DeviceOptions) {
+    fn ask(self: &Arc<Entry>, options: &DeviceOptions, deadline: Duration) {
         let mut state = self.lock();
         if !matches!(*state, State::Unasked) {
             return;
         }
-        *state = State::Asked { since: Instant::now() };
+        *state = State::Waiting;
         drop(state);
         let (entry, options) = (self.clone(), options.clone());
         let probe = move || {
+            let turn = Turn::wait(entry.driver.kind(), deadline);
             let started = Instant::now();
+            if !entry.begin(started, turn) {
+                return;
+            }
             let asked =
                 std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| (entry.probe(), entry.driver.rejected())));
             let (found, refused) = asked.unwrap_or_else(|panic| (Err(panicked(panic.as_ref())), Vec::new()));
@@ -286,6 +297,17 @@ impl Entry {
         unsafe { self.driver.probe() }
     }
 
+    /// Starts the time limit, unless the backend was disabled in the meantime.
+    fn begin(&self, since: Instant, turn: Turn) -> bool {
+        let mut state = self.lock();
+        let is_wanted = matches!(*state, State::Waiting);
+        if is_wanted {
+            *state = State::Probing { since, _turn: turn };
+            self.answered.notify_all();
+        }
+        is_wanted
+    }
+
     /// Records the result, unless there is one: a driver that responds after its deadline stays abandoned.
     fn settle(&self, devices: Result<Vec<Device>>, refused: Vec<Error>) {
         let mut state = self.lock();
@@ -300,7 +322,11 @@ impl Entry {
         loop {
             let since = match &*state {
                 State::Answered(answer) => return answer.clone(),
-                State::Asked { since } => *since,
+                State::Probing { since, .. } => *since,
+                State::Waiting => {
+                    state = self.answered.wait(state).unwrap_or_else(PoisonError::into_inner);
+                    continue;
+                }
                 State::Unasked => unreachable!("`ask` is called first"),
             };
             match deadline.checked_sub(since.elapsed()) {

@@ -2,9 +2,9 @@
 
 use crate::support::test_device;
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, channel};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Barrier, Mutex};
 use std::time::Duration;
 
 use panoply_device::{Driver, RawDevice};
@@ -159,6 +159,53 @@ fn hanging_driver_is_abandoned() {
              try the vendor's own information tool, and reinstall or remove the driver"
         );
     }
+    drop(release);
+}
+
+/// OpenCL drivers change environment variables, which the libraries of the others read.
+#[test]
+fn opencl_is_probed_while_no_other_library_is() {
+    let both = Arc::new(Barrier::new(2));
+    let (running, overlapped) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
+    let (begins, opencl_begins) = channel();
+    let opencl_begins = Arc::new(Mutex::new(opencl_begins));
+    let other = |kind| {
+        let (both, running, opencl_begins) = (both.clone(), running.clone(), opencl_begins.clone());
+        driver(kind, move || {
+            running.fetch_add(1, Ordering::SeqCst);
+            // Passes only if both are probed at the same time.
+            both.wait();
+            // Time in which OpenCL could begin too.
+            let _ = opencl_begins.lock().unwrap().recv_timeout(Duration::from_millis(100));
+            running.fetch_sub(1, Ordering::SeqCst);
+            Ok(Vec::new())
+        })
+    };
+    let seen = (running.clone(), overlapped.clone());
+    let opencl = driver(Backend::OpenCl, move || {
+        let (running, overlapped) = &seen;
+        overlapped.store(running.load(Ordering::SeqCst) > 0, Ordering::SeqCst);
+        let _ = begins.send(());
+        Ok(Vec::new())
+    });
+    let registry =
+        registry(vec![other(Backend::Cuda), opencl.clone(), other(Backend::Vulkan), devices(Backend::Cpu, HARDWARE)]);
+    registry.device_report().unwrap();
+    assert_eq!(opencl.asked.load(Ordering::Relaxed), 1);
+    assert!(!overlapped.load(Ordering::SeqCst), "OpenCL was probed beside another library");
+}
+
+#[test]
+fn opencl_is_probed_although_another_driver_hangs() {
+    let (release, hold): (_, Receiver<()>) = channel();
+    let hold = Mutex::new(hold);
+    let hangs = driver(Backend::Vulkan, move || {
+        let _ = hold.lock().unwrap().recv();
+        Ok(Vec::new())
+    });
+    let drivers: Vec<Arc<dyn Driver>> = vec![devices(Backend::OpenCl, HARDWARE), hangs];
+    let registry = Registry::with_deadline(drivers, DeviceOptions::default(), Duration::from_millis(200));
+    assert_eq!(registry.device_report().unwrap().recommended.device.device_string(), "opencl:0");
     drop(release);
 }
 

@@ -219,7 +219,9 @@ fn run(device: &Device, devices: &[Device], seeds: Range<u64>) {
     if !wrong.is_empty() {
         eprintln!("SKIPPED: seeds {wrong:?} on {device}: compiler bug, another driver computes them correctly");
     }
-    assert!(wrong.len() <= 1 + ran / 200, "{device}: too much is wrong to be the compiler's fault");
+    // SwiftShader replaces subnormal numbers by 0, as Vulkan allows; bits of integers read as floats are such numbers.
+    let per_wrong = if device.info().name.contains("SwiftShader") { 60 } else { 200 };
+    assert!(wrong.len() <= 1 + ran / per_wrong, "{device}: too much is wrong to be the compiler's fault");
     assert!(ran > beyond, "{device}: hardly any kernel could run");
     assert_eq!(device.memory_stats().buffers, 0, "{device}: every buffer came back");
 }

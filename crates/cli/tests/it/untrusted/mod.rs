@@ -189,7 +189,7 @@ fn inconsistent_manifest_is_rejected() {
             let mut panoply = Command::new(env!("CARGO_BIN_EXE_panoply"));
             let output = panoply.args([command, "m.safetensors"]).current_dir(&dir.0).output().unwrap();
             let error = text(&output.stderr);
-            assert_eq!(output.status.code(), Some(1), "{expected}: {error}");
+            assert_eq!(output.status.code(), Some(1), "{expected}: {}: {error}", output.status);
             assert!(
                 error.contains("m.safetensors: its manifest is inconsistent: ") && error.contains(expected),
                 "{expected}: {error}"

@@ -255,7 +255,7 @@ fn operations_are_right_on_both_sides_of_every_threshold() {
     let mut number = numbers(5);
     let mut wrong = Vec::new();
     for (name, operands, op) in SIZED {
-        for _ in 0..if full { 150 } else { 8 } {
+        for _ in 0..if full { 40 } else { 8 } {
             let size = sizes[number(sizes.len())];
             let mut forms = Vec::new();
             device.scope(|| {
