@@ -145,6 +145,12 @@ const TOOLS: &[Tool] = &[
         how: Installer::Pip { arch: "x86_64", packages: &["openai==3.*"] },
     },
     Tool {
+        name: "Playwright",
+        loses: "the chat page of `serve` in Chromium",
+        present: |repo| has_package(repo, "playwright"),
+        how: Installer::Pip { arch: "x86_64", packages: &["playwright==1.*"] },
+    },
+    Tool {
         name: "NVIDIA's ptxas",
         loses: "the compilation of CUDA kernels for every GPU from Maxwell to Blackwell",
         present: |repo| ptxas(repo).is_some(),

@@ -554,3 +554,26 @@ fn the_client_of_openai_works_unchanged() {
     let [out, err] = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text).into_owned());
     assert_eq!(out.trim(), "ok", "{err}");
 }
+
+/// Needs Chromium, and a Python with `playwright`: the one named by PANOPLY_TEST_PYTHON, or `python3`.
+#[test]
+fn the_chat_page_works_in_chromium() {
+    let python = std::env::var("PANOPLY_TEST_PYTHON").unwrap_or_else(|_| "python3".to_string());
+    let succeeds = |command: &mut Command| command.output().is_ok_and(|output| output.status.success());
+    if !succeeds(Command::new(&python).args(["-c", "import playwright"])) {
+        eprintln!("SKIPPED: the chat page: {python} has no playwright; set PANOPLY_TEST_PYTHON to another Python");
+        return;
+    }
+    let Some(chromium) = Command::new("which").arg("chromium").output().ok().filter(|found| found.status.success())
+    else {
+        eprintln!("SKIPPED: the chat page: chromium is not installed");
+        return;
+    };
+    let chromium = String::from_utf8(chromium.stdout).unwrap();
+    let server = Server::start(&["--api-key", "secret"]);
+    let script = include_str!("support/chat_page.py");
+    let address = format!("http://{}", server.address);
+    let output = Command::new(python).args(["-c", script, &address, chromium.trim()]).output().unwrap();
+    let [out, err] = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text).into_owned());
+    assert_eq!(out.trim(), "ok", "{err}");
+}
