@@ -189,25 +189,16 @@ impl ProcessGroup for RankGroup {
     }
 
     fn send(&self, to: usize, values: &[f32]) -> Result<()> {
-        let mut bytes = vec![0; size_of_val(values)];
-        for (bytes, value) in bytes.as_chunks_mut().0.iter_mut().zip(values) {
-            *bytes = value.to_le_bytes();
-        }
+        let bytes: &[u8] = bytemuck::cast_slice(values);
         let _wait = waits::begin(self.wire.rank(), format!("rank {to} to receive gradients"));
-        self.message(|| format!("send gradients to rank {to}"), bytes.len(), || self.wire.send(to, &bytes))
+        self.message(|| format!("send gradients to rank {to}"), bytes.len(), || self.wire.send(to, bytes))
     }
 
     fn receive(&self, from: usize, values: &mut [f32]) -> Result<()> {
-        let mut bytes = vec![0; size_of_val(values)];
-        {
-            let _wait = waits::begin(self.wire.rank(), format!("gradients from rank {from}"));
-            let (name, count) = (|| format!("receive gradients from rank {from}"), bytes.len());
-            self.message(name, count, || self.wire.receive(from, &mut bytes))?;
-        }
-        for (value, bytes) in values.iter_mut().zip(bytes.as_chunks().0) {
-            *value = f32::from_le_bytes(*bytes);
-        }
-        Ok(())
+        let bytes: &mut [u8] = bytemuck::cast_slice_mut(values);
+        let _wait = waits::begin(self.wire.rank(), format!("gradients from rank {from}"));
+        let (name, count) = (|| format!("receive gradients from rank {from}"), bytes.len());
+        self.message(name, count, || self.wire.receive(from, bytes))
     }
 
     fn broadcast(&self, values: &mut [f64]) -> Result<()> {

@@ -3,6 +3,7 @@
 //! A node of the tree is a range of shards; its children are the two halves. Every node is the sum of its left and its right child, whichever
 //! process adds them, so the bits of the total depend only on the values and the number of shards. Each process owns consecutive shards.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use panoply_tensor::Result;
@@ -73,33 +74,35 @@ impl PartialSums {
         PartialSums { layout, next: layout.shards_of(rank).start, sums: Vec::new() }
     }
 
-    /// Adds the values of the next shard.
-    pub fn push(&mut self, values: Vec<f32>) {
-        let (mut range, mut right) = (self.next..self.next + 1, values);
+    /// Adds the values of the next shard. Returns the vectors that are not needed any more.
+    pub fn push(&mut self, values: Vec<f32>) -> Vec<Vec<f32>> {
+        let (mut range, mut right, mut spare) = (self.next..self.next + 1, values, Vec::new());
         self.next += 1;
         while let Some((left, _)) = self.sums.last()
             && self.layout.is_node(&(left.start..range.end))
         {
             let (left, mut sum) = self.sums.pop().expect("the last one was seen");
             add(&mut sum, &right);
+            spare.push(right);
             (range, right) = (left.start..range.end, sum);
         }
         self.sums.push((range, right));
+        spare
     }
 
-    /// Returns the sum over all shards, which is the same on all processes, in messages of at most `bucket` values. Every process must have
-    /// added all its shards.
+    /// Computes the sum over all shards, which is the same on all processes, in messages of at most `bucket` values. Every process must have
+    /// added all its shards. The sum is written to `total`, of any length, or is one of the vectors that were added.
     ///
     /// # Errors
     /// If the communication fails.
-    pub fn total(mut self, group: Option<&dyn ProcessGroup>, bucket: usize) -> Result<Vec<f32>> {
+    pub fn total(&mut self, group: Option<&dyn ProcessGroup>, bucket: usize, mut total: Vec<f32>) -> Result<Vec<f32>> {
         let Some(group) = group.filter(|group| group.ranks() > 1) else {
             return Ok(self.sums.pop().expect("there is at least one shard").1);
         };
         let root = 0..self.layout.shards;
         let length = self.sums[0].1.len();
         let buckets = || (0..length).step_by(bucket.max(1)).map(|at| at..length.min(at + bucket.max(1))).enumerate();
-        let mut total = vec![0f32; length];
+        total.resize(length, 0.0);
         for (number, range) in buckets() {
             if let Some(sum) = self.node(group, &root, number, &range)? {
                 total[range].copy_from_slice(&sum);
@@ -111,6 +114,11 @@ impl PartialSums {
         Ok(total)
     }
 
+    /// Returns the vectors that are left.
+    pub fn into_vectors(self) -> impl Iterator<Item = Vec<f32>> {
+        self.sums.into_iter().map(|(_, sum)| sum)
+    }
+
     /// Returns the values `range` of the sum of a node, if this process holds it.
     fn node(
         &self,
@@ -118,9 +126,9 @@ impl PartialSums {
         node: &Range<usize>,
         bucket: usize,
         range: &Range<usize>,
-    ) -> Result<Option<Vec<f32>>> {
+    ) -> Result<Option<Cow<'_, [f32]>>> {
         if let Some((_, sum)) = self.sums.iter().find(|(own, _)| own == node) {
-            return Ok(Some(sum[range.clone()].to_vec()));
+            return Ok(Some(Cow::Borrowed(&sum[range.clone()])));
         }
         if self.layout.owner(node.start) == self.layout.owner(node.end - 1) {
             return Ok(None);
@@ -133,7 +141,7 @@ impl PartialSums {
         let other = if left_holder == holder { right_holder } else { left_holder };
         match (left, right) {
             (Some(mut left), Some(right)) => {
-                add(&mut left, &right);
+                add(left.to_mut(), &right);
                 Ok(Some(left))
             }
             (Some(own), None) | (None, Some(own)) if group.rank() == holder => {
@@ -141,7 +149,7 @@ impl PartialSums {
                 group.receive(other, &mut sum)?;
                 // The addition of two numbers is commutative.
                 add(&mut sum, &own);
-                Ok(Some(sum))
+                Ok(Some(Cow::Owned(sum)))
             }
             (Some(own), None) | (None, Some(own)) => group.send(holder, &own).map(|()| None),
             (None, None) => Ok(None),
@@ -234,8 +242,8 @@ mod tests {
                 let group = Thread { rank, ranks, messages: messages.clone() };
                 threads.spawn(move || {
                     let mut sums = PartialSums::new(layout, rank);
-                    layout.shards_of(rank).for_each(|shard| sums.push(values[shard].clone()));
-                    sums.total(Some(&group), bucket).unwrap()
+                    layout.shards_of(rank).for_each(|shard| drop(sums.push(values[shard].clone())));
+                    sums.total(Some(&group), bucket, vec![7.0; 3]).unwrap()
                 })
             };
             let threads: Vec<_> = (0..ranks).map(start).collect();

@@ -1,7 +1,7 @@
 //! Division of the batches of a run into shards, and the values of shards that are summed for a step.
 
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use panoply_tensor::{DType, Error, Result, Rng, Tensor};
 
@@ -29,6 +29,8 @@ pub(crate) struct Sharding {
     pub forks: bool,
     /// Number of values in a message.
     pub bucket: usize,
+    /// Vectors of earlier steps: new memory of the system would be cleared in every step.
+    pub spare: Mutex<Vec<Vec<f32>>>,
 }
 
 /// Values of one shard, summed over the micro-batches of a step.
@@ -82,16 +84,34 @@ impl Sharding {
         }
         let mut sums = PartialSums::new(self.layout, self.group.as_ref().map_or(0, |group| group.rank()));
         for ShardValues { losses, gradients, updates, weight } in shards {
-            let mut values = Vec::new();
-            for tensor in losses.iter().chain(&gradients) {
-                values.extend(tensor.cast(DType::F32).to_vec::<f32>()?);
+            let updated = updates.iter().map(|update| &update.next).filter(|next| next.dtype().is_float());
+            let tensors: Vec<&Tensor> = losses.iter().chain(&gradients).chain(updated).collect();
+            let lengths = tensors.iter().map(|tensor| Ok(tensor.shape()?.numel()));
+            let lengths = lengths.collect::<Result<Vec<usize>>>()?;
+            let mut values = self.take_spare();
+            values.resize(lengths.iter().sum(), 0.0);
+            let mut left = values.as_mut_slice();
+            for (at, (tensor, length)) in tensors.into_iter().zip(lengths).enumerate() {
+                let (own, rest) = left.split_at_mut(length);
+                tensor.cast(DType::F32).copy_to_slice(own)?;
+                if at >= losses.len() + gradients.len() {
+                    own.iter_mut().for_each(|value| *value *= weight as f32);
+                }
+                left = rest;
             }
-            for update in updates.iter().filter(|update| update.next.dtype().is_float()) {
-                let state = update.next.cast(DType::F32).to_vec::<f32>()?;
-                values.extend(state.into_iter().map(|value| value * weight as f32));
-            }
-            sums.push(values);
+            sums.push(values).into_iter().for_each(|spare| self.keep(spare));
         }
-        sums.total(self.group.as_deref(), self.bucket)
+        let total = sums.total(self.group.as_deref(), self.bucket, self.take_spare())?;
+        sums.into_vectors().for_each(|spare| self.keep(spare));
+        Ok(total)
+    }
+
+    /// Keeps a vector for the next step.
+    pub fn keep(&self, values: Vec<f32>) {
+        self.spare.lock().unwrap_or_else(PoisonError::into_inner).push(values);
+    }
+
+    fn take_spare(&self) -> Vec<f32> {
+        self.spare.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default()
     }
 }

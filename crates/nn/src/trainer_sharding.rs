@@ -5,6 +5,7 @@
 //! gradient accumulation are added up for each shard, so processes communicate once for each step.
 
 use std::ops::Range;
+use std::sync::Mutex;
 
 use panoply_tensor::{DType, Device, Error, Result, Tensor, eval};
 
@@ -48,7 +49,8 @@ impl TrainConfig {
         self.group.as_ref().map_or(Ok(()), |group| group.broadcast(&mut bytes))?;
         let bucket = bytes[0] as usize / size_of::<f32>();
         let layout = ShardLayout { shards, ranks };
-        Ok(Some(Sharding { group: self.group.clone(), layout, forks: self.shards.is_some(), bucket }))
+        let (group, forks) = (self.group.clone(), self.shards.is_some());
+        Ok(Some(Sharding { group, layout, forks, bucket, spare: Mutex::default() }))
     }
 
     /// Returns the number of examples of a batch that are computed together at most.
@@ -215,6 +217,7 @@ impl<M: Module + Layer + Clone, R: UpdateRule> Trainer<M, R> {
         self.optimizer.step_with_gradients(&mut self.model, loss, gradients, pass)?;
         let weighted = losses().map(|(loss, part)| loss * part.weight).sum();
         let (loss, _) = losses().next_back().expect("there is at least one micro-batch");
+        sharding.keep(total);
         Ok(BatchLoss { loss, weighted })
     }
 }

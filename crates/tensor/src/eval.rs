@@ -90,6 +90,23 @@ impl Tensor {
         Ok(elements)
     }
 
+    /// Copies the elements in row-major order into `elements`, which has as many.
+    ///
+    /// # Errors
+    /// `T` is not the element type, the numbers of elements differ, or the evaluation fails.
+    #[doc(alias = "copyto")]
+    #[track_caller]
+    pub fn copy_to_slice<T: Element>(&self, elements: &mut [T]) -> Result<()> {
+        self.check_holds::<T>("copy_to_slice")?;
+        let count = self.shape()?.numel();
+        if elements.len() != count {
+            let message = format!("copy_to_slice: {self:?} has {count} elements, the slice has {}", elements.len());
+            return Err(Error::mistake(message).with_location(Location::caller()));
+        }
+        self.eval()?;
+        T::read_into(elements, |bytes| self.read_into(bytes))
+    }
+
     /// Starts an asynchronous copy of the elements to the host, in row-major order. Block on it with `wait` or
     /// `.await` it; browsers require `.await`.
     ///

@@ -9,7 +9,7 @@ use std::io::Write as _;
 use std::ptr::null_mut;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{sleep, yield_now};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use panoply_device::{Error, ErrorKind, Result, Wire};
 
@@ -21,8 +21,9 @@ const TAG: c_int = 1;
 const MAX_MESSAGE: usize = 1 << 30;
 /// Largest number of elements of one sum, so that counts stay far below the limit of `int`.
 const MAX_SUM: usize = 1 << 28;
-/// Number of immediate polls of a request, before each poll waits for [`PAUSE`].
-const EAGER_POLLS: usize = 200;
+/// Time in which a request is polled without pauses. Other threads can run between two polls, and a pause takes twice as long as asked
+/// for, which the messages of a training step would add up.
+const EAGER: Duration = Duration::from_millis(2);
 /// Time between polls of a request that takes longer.
 const PAUSE: Duration = Duration::from_micros(50);
 /// Time for the launcher to forward the output of a rank that aborts.
@@ -101,7 +102,8 @@ impl<H: Copy + Send + Sync> MpiWire<H> {
             let code = start(&table, &mut request);
             self.check(function, &table, code)?;
         }
-        for poll in 0.. {
+        let started = Instant::now();
+        loop {
             let mut done = 0;
             let table = self.table();
             // SAFETY: the request was started and is not complete; the constant means that no status is wanted.
@@ -114,7 +116,7 @@ impl<H: Copy + Send + Sync> MpiWire<H> {
                 self.abort(1);
             }
             match done {
-                0 if poll < EAGER_POLLS => yield_now(),
+                0 if started.elapsed() < EAGER => yield_now(),
                 0 => sleep(PAUSE),
                 _ => break,
             }

@@ -247,6 +247,22 @@ fn concat_and_stack_accept_any_iterator() {
 }
 
 #[test]
+fn elements_are_copied_into_a_slice() {
+    on_cpu(|| {
+        let x = Tensor::from_slice(&[1f32, 2.0, 3.0, 4.0, 5.0, 6.0], [2, 3]);
+        let mut elements = [9f32; 6];
+        x.transpose(0, 1).copy_to_slice(&mut elements).unwrap();
+        assert_eq!(elements, [1.0, 4.0, 2.0, 5.0, 3.0, 6.0]);
+        let error = x.copy_to_slice(&mut elements[1..]).unwrap_err();
+        assert!(error.message().contains("has 6 elements, the slice has 5"), "{error}");
+        assert!(x.copy_to_slice(&mut [0i32; 6]).unwrap_err().message().contains("does not hold i32"));
+        let failed = x.sum(7).copy_to_slice(&mut elements).unwrap_err();
+        assert!(failed.message().contains("sum"), "{failed}");
+        assert_eq!(elements, [1.0, 4.0, 2.0, 5.0, 3.0, 6.0], "an error writes nothing");
+    });
+}
+
+#[test]
 fn bools_are_copied_to_a_device_and_back() {
     on_cpu(|| {
         let x = Tensor::from_slice(&[true, false, true], [3]);
