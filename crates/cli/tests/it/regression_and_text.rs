@@ -119,8 +119,12 @@ fn regression_does_not_depend_on_the_scale_of_numbers() {
     assert!((1e-9..1e-7).contains(&scale), "{scale}");
     // An explicit scale of 1 differs from an unset one.
     dir.write("net.toml", net.replace("\"LOSS\"", "\"mse\", target_scale = 1.0"));
-    let report = dir.json(&["train", "large.csv", "--epochs", "1", "--model", "net.toml"]);
-    assert_eq!(read(report["run_dir"].as_str().unwrap())["network"]["loss"]["target_scale"], 1.0);
+    let output = dir.run(&["train", "large.csv", "--epochs", "1", "--model", "net.toml", "--output", "unscaled"]);
+    assert_eq!(read("unscaled")["network"]["loss"]["target_scale"], 1.0);
+    // The default of the gradient norm is printed with four significant digits.
+    let stderr = text(&output.stderr);
+    let norm = stderr.split_once("gradient norm up to ").unwrap().1.split(',').next().unwrap();
+    assert!(norm.parse::<f64>().unwrap() > 1.0 && norm.trim_end_matches('0').len() <= 5, "{stderr}");
     for (loss, what) in [
         ("{ kind = \"mse\", target_scale = 0.0 }", "target_scale 0 is not a positive number"),
         ("{ target_scale = 2.0 }", "target_scale applies to mse, l1 and huber, not to cross_entropy"),
@@ -208,6 +212,15 @@ fn text_is_trained_evaluated_and_generated() {
         let report = dir.json(&[&train[..], model].concat());
         let loss = report["perplexity"].as_f64().unwrap().ln();
         assert!(loss < entropy - 0.3, "{loss} is not below the entropy of single characters, {entropy}: {report}");
+    }
+    let inspected = dir.run(&["inspect", "runs/license-1"]);
+    let shown = crate::support::temp_dir::text(&inspected.stdout);
+    assert!(shown.contains(&format!("vocabulary of {} characters, context length 24\n", counts.len())), "{shown}");
+    for path in ["runs/license-1", "license.txt"] {
+        let inspected = dir.run(&["inspect", path, "--json"]);
+        let document: Value = serde_json::from_slice(&inspected.stdout).unwrap();
+        let context = if path == "license.txt" { document["shape"][0].clone() } else { 24.into() };
+        assert_eq!((&document["vocab_size"], &document["context_length"]), (&counts.len().into(), &context), "{path}");
     }
     let predicted = dir.json(&["predict", "runs/license-1", "license.txt"]);
     assert!(predicted["loss"].as_f64().unwrap() < entropy - 0.3, "{predicted}");
