@@ -1,6 +1,7 @@
 //! `panoply train` for regression on tables and for text, and errors in their input.
 
 use std::path::Path;
+use std::process::Command;
 
 use crate::support::temp_dir::{TempDir, text};
 use serde_json::Value;
@@ -213,12 +214,16 @@ fn text_is_trained_evaluated_and_generated() {
         let loss = report["perplexity"].as_f64().unwrap().ln();
         assert!(loss < entropy - 0.3, "{loss} is not below the entropy of single characters, {entropy}: {report}");
     }
-    let inspected = dir.run(&["inspect", "runs/license-1"]);
-    let shown = crate::support::temp_dir::text(&inspected.stdout);
+    // It takes no `--device`.
+    let inspect = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_panoply"));
+        let output = command.arg("inspect").args(arguments).current_dir(&dir.0).output().unwrap();
+        crate::support::temp_dir::text(&output.stdout)
+    };
+    let shown = inspect(&["runs/license-1"]);
     assert!(shown.contains(&format!("vocabulary of {} characters, context length 24\n", counts.len())), "{shown}");
     for path in ["runs/license-1", "license.txt"] {
-        let inspected = dir.run(&["inspect", path, "--json"]);
-        let document: Value = serde_json::from_slice(&inspected.stdout).unwrap();
+        let document: Value = serde_json::from_str(&inspect(&[path, "--json"])).unwrap();
         let context = if path == "license.txt" { document["shape"][0].clone() } else { 24.into() };
         assert_eq!((&document["vocab_size"], &document["context_length"]), (&counts.len().into(), &context), "{path}");
     }
