@@ -28,7 +28,7 @@ pub struct BenchArgs {
 
 #[derive(Subcommand)]
 enum BenchCommand {
-    /// Copies to, from and on the device, launches and matrix products; of every hardware device if none is given
+    /// Copies to, from and on the device, launches and matrix products; of every hardware device if none is named
     Devices(devices::BenchDevicesCommand),
     /// The built-in kernels, relative to the STREAM triad, and an empty launch
     Kernels(kernels::BenchKernelsCommand),
@@ -104,6 +104,21 @@ pub fn duration(seconds: f64) -> String {
     format!("{number:.decimals$} {unit}")
 }
 
+/// Formats a rate with three significant digits, as `1.35 GB/s`; the prefix of the unit is reduced for small rates.
+pub fn rate(rate: f64, unit: &str) -> String {
+    let units: Vec<String> = match (unit, unit.strip_prefix('G')) {
+        (_, Some(base)) => ["G", "M", "k", ""].iter().map(|prefix| format!("{prefix}{base}")).collect(),
+        ("thousand/s", _) => vec![unit.to_string(), "/s".to_string()],
+        _ => vec![unit.to_string()],
+    };
+    let (mut rate, mut at) = (rate, 0);
+    while rate > 0.0 && rate < 1.0 && at + 1 < units.len() {
+        (rate, at) = (rate * 1e3, at + 1);
+    }
+    let decimals = 2 - (rate.max(1.0).log10() as usize).min(2);
+    format!("{rate:.decimals$} {}", units[at])
+}
+
 /// Repeats a run for a number of seconds and returns the median of the times that it returns.
 fn median_time(seconds: f64, mut run: impl FnMut() -> Result<f64>) -> Result<f64> {
     let mut times = vec![run()?];
@@ -116,7 +131,7 @@ fn median_time(seconds: f64, mut run: impl FnMut() -> Result<f64>) -> Result<f64
 
 #[cfg(test)]
 mod tests {
-    use super::duration;
+    use super::{duration, rate};
 
     #[test]
     fn durations_have_four_digits() {
@@ -124,5 +139,20 @@ mod tests {
             [(12.3456, "12.35 s"), (0.25, "250.0 ms"), (1.5e-3, "1.500 ms"), (4.2e-7, "420.0 ns"), (0.0, "0.000 ns")];
         cases.iter().for_each(|(seconds, text)| assert_eq!(duration(*seconds), *text));
         assert_eq!(duration(1234.5), "1234 s");
+    }
+
+    #[test]
+    fn rates_have_three_digits() {
+        for (number, unit, text) in [
+            (20.0, "GB/s", "20.0 GB/s"),
+            (1234.5, "GFLOP/s", "1234 GFLOP/s"),
+            (0.0213, "GB/s", "21.3 MB/s"),
+            (4.2e-8, "Gop/s", "42.0 op/s"),
+            (3e-10, "GB/s", "0.30 B/s"),
+            (0.5, "thousand/s", "500 /s"),
+            (0.0, "GB/s", "0.00 GB/s"),
+        ] {
+            assert_eq!(rate(number, unit), text);
+        }
     }
 }

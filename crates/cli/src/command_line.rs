@@ -8,15 +8,14 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 /// Returns the arguments with `-` for `_` in the names of options of the command, as in `--batch_size`, up to a bare `--`.
 pub fn with_dashes(arguments: impl IntoIterator<Item = OsString>, command: &clap::Command) -> Vec<OsString> {
     let mut ended = false;
-    let mut names = HashSet::new();
-    add_names(command, &mut names);
+    let known: HashSet<&str> = options(command).into_iter().flat_map(names).collect();
     let spelled = |argument: OsString| {
         ended |= argument == "--";
         match argument.to_str() {
             Some(text) if !ended && text.starts_with("--") => {
                 let (name, value) = text.split_at(text.find('=').unwrap_or(text.len()));
                 let dashed = name.replace('_', "-");
-                if names.contains(&dashed[2..]) { format!("{dashed}{value}").into() } else { argument }
+                if known.contains(&dashed[2..]) { format!("{dashed}{value}").into() } else { argument }
             }
             _ => argument,
         }
@@ -24,13 +23,14 @@ pub fn with_dashes(arguments: impl IntoIterator<Item = OsString>, command: &clap
     arguments.into_iter().map(spelled).collect()
 }
 
-/// Adds the names and aliases of the options of a command and its subcommands.
-fn add_names(command: &clap::Command, names: &mut HashSet<String>) {
-    for option in command.get_arguments() {
-        let aliases = option.get_all_aliases().unwrap_or_default();
-        names.extend(aliases.into_iter().chain(option.get_long()).map(str::to_string));
-    }
-    command.get_subcommands().for_each(|inner| add_names(inner, names));
+/// Returns the options of a command and of all commands in it.
+fn options(command: &clap::Command) -> Vec<&clap::Arg> {
+    command.get_arguments().chain(command.get_subcommands().flat_map(options)).collect()
+}
+
+/// Returns the name and the aliases of an option, without dashes.
+fn names(option: &clap::Arg) -> impl Iterator<Item = &str> {
+    option.get_all_aliases().unwrap_or_default().into_iter().chain(option.get_long())
 }
 
 /// Corrects what clap cannot know: see [`only_given`] and [`with_value_tip`].
@@ -44,16 +44,11 @@ fn with_value_tip(mut error: clap::Error, command: &clap::Command, arguments: &[
     let before = arguments.windows(2).find(|pair| pair[1] == *unexpected.as_str()).and_then(|pair| pair[0].to_str());
     let Some(name) = before.and_then(|before| before.strip_prefix("--")) else { return error };
     let needs_equals = |option: &&clap::Arg| option.get_long() == Some(name) && option.is_require_equals_set();
-    if error.kind() == ErrorKind::UnknownArgument && options(command).find(needs_equals).is_some() {
+    if error.kind() == ErrorKind::UnknownArgument && options(command).iter().any(needs_equals) {
         let tip = format!("a value of '--{name}' follows '=': '--{name}={unexpected}'");
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
     }
     error
-}
-
-/// Returns the options of a command and of its subcommands.
-fn options(command: &clap::Command) -> impl Iterator<Item = &clap::Arg> {
-    std::iter::once(command).chain(command.get_subcommands()).flat_map(clap::Command::get_arguments)
 }
 
 /// Removes from an error about options that exclude each other those that were not given. clap lists every member of a group.
@@ -76,11 +71,11 @@ fn is_given(usage: &str, command: &clap::Command, arguments: &[OsString]) -> boo
     let Some(name) = usage.strip_prefix("--") else { return true };
     let name = name.split([' ', '=', '[']).next().unwrap_or(name);
     let names: Vec<String> = options(command)
+        .into_iter()
         .filter(|option| option.get_long() == Some(name))
         .flat_map(|option| {
-            let aliases = option.get_all_aliases().unwrap_or_default().into_iter().chain(option.get_long());
             let short = option.get_short_and_visible_aliases().unwrap_or_default();
-            let long = aliases.map(|alias| format!("--{alias}"));
+            let long = names(option).map(|name| format!("--{name}"));
             long.chain(short.into_iter().map(|letter| format!("-{letter}"))).collect::<Vec<String>>()
         })
         .collect();

@@ -115,8 +115,10 @@ fn write(text: &str) {
 
 /// Writes a line to stderr, if it can be written, wrapped at the width of the terminal if it is one.
 pub fn report(line: fmt::Arguments<'_>) {
-    let line = wrapped(&printable(&line.to_string()), stderr().is_terminal().then(width).flatten()).into_owned();
-    let _ = writeln!(anstream::stderr(), "{}", painted(&line));
+    let mut line = wrapped(&printable(&line.to_string()), stderr().is_terminal().then(width).flatten()).into_owned();
+    line.push('\n');
+    // One write, so that the lines of processes with the same stderr, such as the ranks of `mesh run`, are not mixed.
+    let _ = anstream::stderr().write_all(painted(&line).as_bytes());
 }
 
 /// Returns the number of columns of the terminal, if it says so.

@@ -35,7 +35,7 @@ pub struct ExplainCommand {
     /// Shapes of the tensors of an expression, such as x=64x128,w=128x10 [default: 64x64]
     #[arg(long = "shape", value_name = "NAME=LENGTHS", value_delimiter = ',')]
     shapes: Vec<String>,
-    /// Show only this stage
+    /// Show only this stage [default: all stages]
     #[arg(long, value_enum)]
     stage: Option<Stage>,
     #[command(flatten)]

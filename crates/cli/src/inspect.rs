@@ -71,6 +71,8 @@ pub fn run(arguments: &InspectCommand) -> Result<ExitCode> {
         let (elems, bytes) = (sum(|entry| entry.dims.iter().product()), sum(|entry| entry.bytes));
         let not_finite = sum(|entry| entry.not_finite);
         if arguments.json {
+            let (vocab_size, context_length) =
+                manifest.as_ref().map_or((None, None), |own| text_sizes(&own.data.format));
             let rows: Vec<_> = entries
                 .iter()
                 .map(|entry| {
@@ -82,6 +84,7 @@ pub fn run(arguments: &InspectCommand) -> Result<ExitCode> {
                 "schema": 1, "model": path.to_string_lossy(), "tensors": rows, "numel": elems, "bytes": bytes,
                 "nonfinite": not_finite, "digest": digest, "summary": summary, "manifest": manifest,
                 "metadata": if manifest.is_none() { Some(file.metadata()?) } else { None },
+                "vocab_size": vocab_size, "context_length": context_length,
             }));
             return Ok(ExitCode::SUCCESS);
         }
@@ -131,10 +134,11 @@ fn inspect_data(path: &Path, reading: &ReadOptions, as_json: bool) -> Result<Exi
     if !reader::is_table(path, reading)? {
         let read = reader::open(path, reading)?;
         let (examples, shape) = (read.dataset.len(), &read.dataset.example_shape);
+        let (vocab_size, context_length) = text_sizes(&read.format);
         if as_json {
             output::print_json(&json!({
                 "schema": 1, "data": path.to_string_lossy(), "examples": examples, "shape": shape, "class_names": read.class_names,
-                "format": read.format, "notes": read.assumptions,
+                "format": read.format, "notes": read.assumptions, "vocab_size": vocab_size, "context_length": context_length,
             }));
             return Ok(ExitCode::SUCCESS);
         }
@@ -142,6 +146,9 @@ fn inspect_data(path: &Path, reading: &ReadOptions, as_json: bool) -> Result<Exi
         let classes =
             if named { format!(", classes {}", escaped(&shortened(&read.class_names))) } else { String::new() };
         println!("{}: {examples} examples of shape {shape:?}{classes}", escaped(&path.to_string_lossy()));
+        if let (Some(size), Some(length)) = (vocab_size, context_length) {
+            println!("vocabulary of {size} characters, context length {length}");
+        }
         read.assumptions.iter().for_each(|note| println!("{}", escaped(note)));
         return Ok(ExitCode::SUCCESS);
     }
@@ -178,6 +185,14 @@ fn inspect_data(path: &Path, reading: &ReadOptions, as_json: bool) -> Result<Exi
         println!("{a:name$}  {b:role$}  {c:kind$}  {d:>missing$}  {e:>distinct$}  {f}");
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Returns vocabulary size and context length of a text.
+fn text_sizes(format: &DataFormat) -> (Option<usize>, Option<usize>) {
+    match format {
+        DataFormat::Text { vocabulary, context_length } => (Some(vocabulary.chars().count()), Some(*context_length)),
+        _ => (None, None),
+    }
 }
 
 impl Entry {

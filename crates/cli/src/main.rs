@@ -24,6 +24,7 @@ mod fit;
 mod generate;
 mod generation_args;
 mod inspect;
+mod interrupt;
 mod load_progress;
 mod machine;
 mod mesh;

@@ -44,7 +44,7 @@ struct RunArguments {
     /// Launcher of Open MPI or MPICH: a program such as `mpiexec.mpich`, or a path [default: PANOPLY_LAUNCHER, mpirun or mpiexec]
     #[arg(long, value_name = "PROGRAM")]
     launcher: Option<String>,
-    /// Write the output of each rank but rank 0 to rank-K.log in this folder
+    /// Write the output of each rank but rank 0 to rank-K.log in this folder [default: every rank writes to the terminal]
     #[arg(long, value_name = "DIR")]
     log_dir: Option<PathBuf>,
     /// The command and its options, after `--`: `train digits --epochs 5`

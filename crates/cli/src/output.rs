@@ -4,7 +4,7 @@ use std::path::Path;
 
 use clap::Args;
 use panoply::mesh::Scope;
-use panoply::runtime::{Rejection, Selection, select_device};
+use panoply::runtime::{Rejection, SelectedBy, Selection, select_device};
 use panoply::{Device, Error, Result};
 use serde_json::{Value, json};
 
@@ -72,6 +72,11 @@ impl DeviceSelection {
     /// Returns the device.
     pub fn device(&self) -> &Device {
         &self.0.device
+    }
+
+    /// Returns true if `--device` or `PANOPLY_DEVICE` names the device.
+    pub fn is_named(&self) -> bool {
+        matches!(self.0.selected_by, SelectedBy::Explicit | SelectedBy::Environment)
     }
 
     /// Returns one line with the device and the reason for its choice.

@@ -103,7 +103,9 @@ pub fn run(arguments: &PredictCommand) -> Result<ExitCode> {
         let trained_on = file.manifest.as_ref().map(|manifest| manifest.data_files()).unwrap_or_default();
         let data: Vec<&Path> = arguments.data.iter().chain(&trained_on).map(PathBuf::as_path).collect();
         let to = arguments.output.as_deref().map(|path| OutputFile::new(path, &arguments.model, &data)).transpose()?;
-        let (read, schema) = file.examples(arguments.data.as_deref())?;
+        let (mut read, schema) = file.examples(arguments.data.as_deref())?;
+        // All cells of the table, which only the file needs.
+        read.table = read.table.filter(|_| to.is_some());
         let examples = chosen(read, arguments);
         examples.notes.iter().for_each(|note| note!("{}", escaped(note)));
         if examples.names.is_empty() {

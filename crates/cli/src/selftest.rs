@@ -35,7 +35,7 @@ pub struct SelftestCommand {
 /// Options of the checks.
 #[derive(Args)]
 pub struct SuiteArgs {
-    /// Run only these suites
+    /// Run only these suites, separated by commas [default: all suites]
     #[arg(long, value_enum, value_delimiter = ',')]
     suite: Vec<Suite>,
     /// Seed of the inputs of the built-in kernels

@@ -59,11 +59,13 @@ pub fn run(arguments: &devices::ViewCommand) -> Result<ExitCode> {
         mpi.print();
         println!();
         println!("Recommended: {}{warning}", report.recommended);
-        match (wrong, hints) {
-            (0, 0) => println!("No problems found."),
-            (0, _) => println!("No problems found; {hints} unavailable backends (marked !) can be made to work."),
-            _ => println!("{wrong} problems found; {hints} unavailable backends (marked !) can be made to work."),
-        }
+        let found = match wrong {
+            0 => "All devices that were found work".to_string(),
+            1 => "1 problem was found".to_string(),
+            _ => format!("{wrong} problems were found"),
+        };
+        let fixable = if hints > 0 { "; lines with ! say how to make a backend work" } else { "" };
+        println!("{found}; ✗ marks what fails or is unavailable on this machine{fixable}.");
     }
     Ok(if wrong == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

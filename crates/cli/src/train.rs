@@ -66,7 +66,7 @@ use progress::{Screen, Silent};
 pub use ranks::run;
 use run_dir::RunDir;
 use table_defaults::Defaults;
-use target_scale::{deviations, target_stats};
+use target_scale::{deviations, rounded, target_stats};
 use train_args::{BatchSize, TrainOptions, value_name};
 use val_split::{ValSplit, split_dataset, split_notes};
 
@@ -378,7 +378,8 @@ impl TrainJob {
             self.manifest.num_parameters,
         );
         let norm = match self.run.optimizer.grad_clip {
-            Some(GradClip::Norm(norm)) => Some(norm),
+            // A default for regression is a ratio of standard deviations, with digits that do not matter.
+            Some(GradClip::Norm(norm)) => settings.clip_norm.or(Some(rounded(norm))),
             Some(GradClip::Value(_)) | None => None,
         };
         let resolved = TrainSettings { clip_norm: norm, ..settings.clone() };

@@ -3,6 +3,7 @@
 mod network;
 mod radius;
 
+use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
@@ -161,11 +162,20 @@ struct Centered<'c> {
     output: Vec<f32>,
 }
 
+impl Centered<'_> {
+    /// Returns the property of the claim, with this radius of its ball if one is given.
+    fn property(&self, network: &Network, radius: Option<f64>) -> Result<Property> {
+        let inputs = network.input_shape()?.iter().product();
+        let claim =
+            radius.map_or_else(|| Cow::Borrowed(self.claim), |radius| Cow::Owned(self.claim.with_radius(radius)));
+        claim.property(inputs, self.center.as_deref(), &self.output)
+    }
+}
+
 /// Returns the property of each claim.
 fn questions(arguments: &VerifyCommand, network: &Network, claims: &[claim::Claim]) -> Result<Vec<Question>> {
-    let inputs: usize = network.input_shape()?.iter().product();
-    let question = |Centered { claim, center, output }: &Centered<'_>| {
-        let property = claim.property(inputs, center.as_deref(), output)?;
+    let question = |centered: &Centered<'_>| {
+        let (claim, property) = (centered.claim, centered.property(network, None)?);
         Ok(Question { name: Some(claim.name.clone()), property, seconds: claim.seconds.unwrap_or(arguments.seconds) })
     };
     centered(network, claims)?.iter().map(question).collect()

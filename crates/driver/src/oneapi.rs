@@ -49,7 +49,7 @@ impl Driver for OneApiDriver {
 
     unsafe fn probe(&self) -> Result<Vec<Arc<dyn RawDevice>>> {
         if self.is_pointless() {
-            return Err(Error::unavailable("oneapi: no Intel GPU is on this machine's bus; use another backend"));
+            return Err(Error::unavailable("oneapi: no Intel GPU is on this machine's bus"));
         }
         let (mut others, mut reasons) = (Vec::new(), Vec::new());
         for route in &self.routes {

@@ -80,7 +80,7 @@ impl FirstSteps {
     pub fn compare(&self, other: &FirstSteps) -> [Outcome; 2] {
         let outcome = |name: &str, limit, have: &[f64], want: &[f64]| Outcome {
             name: format!("{name} of {STEPS} steps on the digits"),
-            unit: "of the largest",
+            unit: "relative to the largest element",
             limit,
             worst: Worst::relative(&[have.to_vec()], &[want.to_vec()]),
         };

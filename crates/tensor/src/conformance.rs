@@ -31,7 +31,7 @@ pub fn rows() -> impl Iterator<Item = &'static Row> {
 pub struct Outcome {
     /// Name of the row or function.
     pub name: String,
-    /// Unit of the errors.
+    /// Unit of the errors: `ulp`, or the magnitude to which they are relative.
     pub unit: &'static str,
     /// Maximum allowed error.
     pub limit: f64,
@@ -55,7 +55,7 @@ impl Outcome {
     }
 }
 
-/// `worst error 1.2e-7, at most 2.0e-6 of the largest`, and the place if that is too much.
+/// `maximum error 1.2e-7 relative to the largest element (tolerance 2.0e-6)`, and the place if the error is larger than the tolerance.
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Outcome { unit, limit, worst, .. } = self;
@@ -66,7 +66,7 @@ impl fmt::Display for Outcome {
         };
         match worst {
             Ok(worst) => {
-                write!(f, "worst error {} of at most {} {unit}", show(worst.error), show(*limit))?;
+                write!(f, "maximum error {} {unit} (tolerance {})", show(worst.error), show(*limit))?;
                 if self.passed() { Ok(()) } else { write!(f, ": {}", worst.place) }
             }
             Err(error) => write!(f, "{error}"),

@@ -1,4 +1,5 @@
-//! Printing of tensors: `Debug` never evaluates, `Display` evaluates and prints as NumPy does.
+//! Printing of tensors: `Debug` never evaluates, `Display` evaluates and prints as NumPy does, with four decimals of floats unless the
+//! format has a precision.
 
 use std::fmt;
 
@@ -10,6 +11,8 @@ use crate::tensor::{NodeKind, Tensor};
 const MOST: usize = 1000;
 /// Elements printed at each end of an axis of a larger tensor.
 const EDGE: usize = 3;
+/// Decimals of floats without a precision, as in PyTorch.
+const DECIMALS: usize = 4;
 
 impl fmt::Debug for Tensor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -34,13 +37,15 @@ impl fmt::Debug for Tensor {
     }
 }
 
+/// Evaluates the tensor and prints its elements. The precision of the format, as in `{:.2}`, is the number of decimals of floats.
 impl fmt::Display for Tensor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.to_bytes().and_then(|bytes| Ok((bytes, self.shape()?))) {
             Err(error) => write!(f, "{error}"),
             Ok((bytes, shape)) => {
                 let edge = if shape.numel() > MOST { EDGE } else { usize::MAX };
-                axis(f, &Shown { bytes: &bytes, dtype: self.dtype(), edge }, shape.dims(), [0, 0])
+                let decimals = f.precision().unwrap_or(DECIMALS);
+                axis(f, &Shown { bytes: &bytes, dtype: self.dtype(), edge, decimals }, shape.dims(), [0, 0])
             }
         }
     }
@@ -52,6 +57,8 @@ struct Shown<'a> {
     dtype: DType,
     /// Number of elements printed at each end of an axis.
     edge: usize,
+    /// Decimals of floats.
+    decimals: usize,
 }
 
 impl Shown<'_> {
@@ -60,17 +67,17 @@ impl Shown<'_> {
         let width = self.dtype.bytes();
         let mut word = [0; 8];
         word[..width].copy_from_slice(&self.bytes[at * width..][..width]);
-        text(Scalar { dtype: self.dtype, bits: u64::from_le_bytes(word) })
+        text(Scalar { dtype: self.dtype, bits: u64::from_le_bytes(word) }, self.decimals)
     }
 }
 
-fn text(number: Scalar) -> String {
+fn text(number: Scalar, decimals: usize) -> String {
     let value = number.to_f64();
     match number.dtype {
         DType::Bool => (value != 0.0).to_string(),
         dtype if dtype.is_int() => number.to_i128().to_string(),
-        _ if value != 0.0 && !(1e-4..1e8).contains(&value.abs()) && value.is_finite() => format!("{value:.4e}"),
-        _ => format!("{value:.4}"),
+        _ if value != 0.0 && !(1e-4..1e8).contains(&value.abs()) && value.is_finite() => format!("{value:.decimals$e}"),
+        _ => format!("{value:.decimals$}"),
     }
 }
 

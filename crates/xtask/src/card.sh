@@ -42,7 +42,7 @@ if [ -z "$device" ]; then
 fi
 echo "device: $device" | tee results/summary.txt
 step devices 30 ./panoply devices --all --verbose
-step report 290 ./panoply report --device "$device" --out results/report.json
+step report 290 ./panoply report --device "$device" --output results/report.json
 step training 70 ./panoply bench training --device "$device" --min-time 0.2
 if [ "${device#cuda:}" = "$device" ]; then
     echo "peers: SKIPPED: the comparison with PyTorch needs a device cuda:N" | tee -a results/summary.txt

@@ -37,9 +37,11 @@ const SIZES: [usize; 3] = [512, 1024, 2048];
 /// Prints the rows of each device. If a row fails on a device, its error is printed and the command fails.
 pub fn run(BenchDevicesCommand { options, all_devices }: &BenchDevicesCommand) -> Result<ExitCode> {
     let choice = options.device.select()?;
-    let devices = match options.device.name() {
-        Some(_) => vec![choice.device().clone()],
-        None => {
+    // `--device auto` asks for one device too.
+    let is_one = options.device.name().is_some() || (choice.is_named() && !all_devices);
+    let devices = match is_one {
+        true => vec![choice.device().clone()],
+        false => {
             driver_probe::for_all()?;
             let mut devices = Device::list()?;
             let is_wanted = |device: &Device| *all_devices || !device.info().is_software;
@@ -51,7 +53,7 @@ pub fn run(BenchDevicesCommand { options, all_devices }: &BenchDevicesCommand) -
     if !options.jsonl {
         println!("  {:<26} {:>12} {:>21}  of peak", "measurement", "time", "rate");
     }
-    if options.device.name().is_none() {
+    if !is_one {
         discovery(options)?;
     }
     for device in &devices {

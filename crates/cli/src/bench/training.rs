@@ -18,7 +18,7 @@ use super::{ProfiledArgs, median_time, rss};
 pub struct BenchTrainingCommand {
     #[command(flatten)]
     profiled: ProfiledArgs,
-    /// Run one case by name; only then is the resident memory of its first steps reported
+    /// Run one case by name; only then is the resident memory of its first steps reported [default: all cases]
     #[arg(long, value_name = "NAME")]
     case: Option<String>,
 }

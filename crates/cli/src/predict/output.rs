@@ -40,16 +40,13 @@ impl<'a> OutputFile<'a> {
         let format = match extension.as_deref() {
             Some("csv") => FileFormat::Csv,
             Some("json") => FileFormat::Json,
-            Some("parquet") => FileFormat::Parquet,
+            Some("parquet") if cfg!(feature = "parquet") => FileFormat::Parquet,
+            Some("parquet") => return Err(no_parquet(path)),
             _ => {
                 let message = format!("--output {}: the extension must be .csv, .json or .parquet", path.display());
                 return Err(Error::mistake(message));
             }
         };
-        if matches!(format, FileFormat::Parquet) && cfg!(not(feature = "parquet")) {
-            let message = format!("--output {}: this build does not support Parquet", path.display());
-            return Err(Error::mistake(message).note("build with `--features parquet`, or write .csv or .json"));
-        }
         protect::check_predictions(path, model, data)?;
         // Fails before the work if the file cannot be created.
         drop(WholeFile::create(path)?);
@@ -314,8 +311,14 @@ impl<'a> Frame<'a> {
 
     #[cfg(not(feature = "parquet"))]
     fn write_parquet(&self, path: &Path) -> Result<()> {
-        Err(Error::mistake(format!("--output {}: this build does not support Parquet", path.display())))
+        Err(no_parquet(path))
     }
+}
+
+/// Returns the error for a Parquet file in a build that cannot write it.
+fn no_parquet(path: &Path) -> Error {
+    let message = format!("--output {}: this build does not support Parquet", path.display());
+    Error::mistake(message).note("build with `--features parquet`, or write .csv or .json")
 }
 
 /// Formats a number as JSON; null for one that is not finite.

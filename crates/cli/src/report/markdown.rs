@@ -2,6 +2,12 @@
 
 use serde_json::Value;
 
+use crate::bench;
+
+/// Footnote of a page with a share above 100 %.
+const OVER_LIMIT: &str = "Shares above 100 %: the limit is measured at another time than the row. It is too low if other programs used \
+    the device or the processor at that time, and caches can be faster than the limit of memory.\n";
+
 /// Returns the page of a report.
 pub fn format(document: &Value) -> String {
     let text = |value: &Value| cell(value);
@@ -30,7 +36,7 @@ pub fn format(document: &Value) -> String {
                 .map_or("–".to_string(), |bytes| format!("{:.1}", bytes / f64::from(1 << 30))),
         ),
         ("matrix products", text(&info["blas_library"])),
-        ("system", format!("{}, {}", text(&system["kernel"]), text(&system["arch"]))),
+        ("system", text(&system["kernel"])),
         ("processor", text(&system["cpu"])),
         ("measured memory bandwidth, GB/s", text(&document["limits"]["gb_per_s"])),
         ("measured f32 peak, GFLOP/s", text(&document["limits"]["gflop_per_s"])),
@@ -42,12 +48,17 @@ pub fn format(document: &Value) -> String {
     let suites = rows(&document["suites"], |row| {
         let worst = &row["worst"];
         let named = match worst["check"].as_str() {
-            Some(name) => format!("{name}: {} of {}", text(&worst["max_error"]), text(&worst["tolerance"])),
+            Some(name) => {
+                format!("{name}: {}, tolerance {}", text(&worst["max_error"]), text(&worst["tolerance"]))
+            }
             None => "–".to_string(),
         };
         vec![text(&row["suite"]), text(&row["passed"]), text(&row["skipped"]), text(&row["failed"]), named]
     });
-    page += &table(&["suite", "passed", "skipped", "failed", "largest error of its tolerance"], &suites);
+    page += &table(
+        &["suite", "passed", "skipped", "failed", "check with the largest error relative to its tolerance"],
+        &suites,
+    );
     let failures = rows(&document["failures"], |row| ["suite", "check", "result"].map(|key| text(&row[key])).to_vec());
     if !failures.is_empty() {
         page += "## Failed checks\n\n";
@@ -58,18 +69,25 @@ pub fn format(document: &Value) -> String {
         page += &format!("Not measured: {why}.\n");
         return page;
     }
+    let share = |row: &Value| row["fraction_of_peak"].as_f64().or(row["fraction_of_triad"].as_f64());
+    let mut is_over = false;
     for (name, measures) in document["bench"].as_object().into_iter().flatten() {
         let measured = rows(measures, |row| {
             let (rate, unit) = rate(row);
-            let share = row["fraction_of_peak"].as_f64().or(row["fraction_of_triad"].as_f64());
-            let share = share.map_or("–".to_string(), |share| format!("{:.0} %", share * 100.0));
-            let time = row["seconds"].as_f64().map_or("–".to_string(), crate::bench::duration);
-            vec![text(&row["name"]), time, rate.map_or("–".to_string(), |rate| format!("{rate:.1} {unit}")), share]
+            let share = share(row).map_or("–".to_string(), |share| format!("{:.0} %", share * 100.0));
+            let time = row["seconds"].as_f64().map_or("–".to_string(), bench::duration);
+            let rate = rate.map_or("–".to_string(), |rate| bench::rate(rate, unit));
+            vec![text(&row["name"]), time, rate, share]
         });
+        // As it is shown: 100.4 % is `100 %`.
+        is_over |= measures.as_array().into_iter().flatten().filter_map(share).any(|share| share >= 1.005);
         match measured.is_empty() {
             true => page += &format!("The time limit left no time for the benchmark `{name}`.\n\n"),
             false => page += &table(&[name, "time", "rate", "of its limit"], &measured),
         }
+    }
+    if is_over {
+        page += OVER_LIMIT;
     }
     page
 }
@@ -119,6 +137,7 @@ mod tests {
         let document = json!({
             "date": "2026-11-26", "panoply_version": "0.1.0", "opt_level": "3", "device": "cuda:0", "seconds": 80.4,
             "passed": 7, "skipped": 1, "failed": 1, "limits": {"gb_per_s": 2000.25, "gflop_per_s": 1e-4},
+            "system": {"os": "linux", "arch": "x86_64", "kernel": "Linux 6.1 x86_64"},
             "device_info": {"name": "A | B", "driver": "CUDA 13", "memory_total": 3u64 << 30, "details": {"compute capability": "9.0"}},
             "suites": [{"suite": "ops", "passed": 7, "skipped": 1, "failed": 1,
                         "worst": {"check": "exp", "max_error": 1.5, "tolerance": 2.0}}],
@@ -130,16 +149,21 @@ mod tests {
             },
         });
         let page = format(&document);
+        assert!(!page.contains(OVER_LIMIT), "{page}");
+        let mut over = document.clone();
+        over["bench"]["devices"][0]["fraction_of_peak"] = json!(1.2);
+        assert!(format(&over).ends_with(OVER_LIMIT) && format(&over).contains("| 120 % |"));
         for part in [
             "# A \\| B (cuda:0)\n\n2026-11-26, Panoply 0.1.0 (opt-level 3). 7 checks passed, 1 were skipped, 1 failed, in 80 s.",
             "| memory, GiB | 3.0 |",
+            "| system | Linux 6.1 x86_64 |",
             "| measured memory bandwidth, GB/s | 2000.250 |",
             "| measured f32 peak, GFLOP/s | 1.00e-4 |",
             "| compute capability | 9.0 |",
-            "| ops | 7 | 1 | 1 | exp: 1.500 of 2.000 |",
+            "| ops | 7 | 1 | 1 | exp: 1.500, tolerance 2.000 |",
             "| ops | sin | off by 3 |",
             "| fill | 1.500 ms | 20.0 GB/s | 50 % |",
-            "| triad | 2.000 µs | 4.0 Gop/s | – |",
+            "| triad | 2.000 µs | 4.00 Gop/s | – |",
             "The time limit left no time for the benchmark `tensors`.",
         ] {
             assert!(page.contains(part), "{part}\nin\n{page}");

@@ -67,9 +67,8 @@ pub fn router(app: Arc<App>) -> Router {
 
 /// Refuses requests of other web pages, and those without the key.
 async fn guard(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
-    if is_of_another_page(&app, request.headers()) {
-        let message = "web pages of other origins may not use this server";
-        return ApiError::new(StatusCode::FORBIDDEN, "cross_origin", message).into_response();
+    if let Some(refusal) = refusal(&app, request.headers()) {
+        return refusal.into_response();
     }
     if !is_open(request.uri().path()) && !has_key(&app, request.headers()) {
         let message = "the API key is missing or wrong; send it as `Authorization: Bearer KEY`";
@@ -83,13 +82,24 @@ fn is_open(path: &str) -> bool {
     matches!(path, "/" | "/health")
 }
 
-/// Returns true if a browser sent the request for a page of another origin, directly or by DNS rebinding.
-fn is_of_another_page(app: &App, headers: &HeaderMap) -> bool {
+/// Returns the error for a request that a browser sent for a page of another origin, directly or by DNS rebinding.
+fn refusal(app: &App, headers: &HeaderMap) -> Option<ApiError> {
     let text = |name: HeaderName| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
     let host = text(header::HOST).unwrap_or_default();
     let is_other = headers.contains_key(header::ORIGIN)
         && text(header::ORIGIN).and_then(|origin| Some(origin.split_once("://")?.1)) != Some(host);
-    is_other || (app.is_local && !host.is_empty() && !is_local_name(host))
+    let refused = |code, message: String| Some(ApiError::new(StatusCode::FORBIDDEN, code, message));
+    if app.is_local && !host.is_empty() && !is_local_name(host) {
+        let message = format!(
+            "the host name `{host:.100}` is not accepted, since the server listens on this machine only; use localhost, or start the \
+             server with `--host ADDRESS` and `--api-key KEY`"
+        );
+        return refused("host_not_allowed", message);
+    }
+    if is_other {
+        return refused("cross_origin", "web pages of other origins cannot use this server".to_string());
+    }
+    None
 }
 
 /// True if a host with or without a port is this machine by its name or a number.

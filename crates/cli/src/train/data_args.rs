@@ -44,7 +44,7 @@ pub struct DataArgs {
     /// Encoding of a text or of a table of text, such as latin1, windows-1252 or shift_jis [default: UTF-8 or UTF-16, detected]
     #[arg(long, value_name = "NAME", value_parser = encoding)]
     pub encoding: Option<TextEncoding>,
-    /// Resize images to this height and width, such as 32x32
+    /// Resize images to this height and width, such as 32x32 [default: their own size, which must be the same for all]
     #[arg(long, value_name = "ROWSxCOLUMNS", value_parser = image_size)]
     pub image_size: Option<(usize, usize)>,
     /// Characters of context of a text model [default: 64]

@@ -313,7 +313,7 @@ impl DataInfo {
                 format!("target {} with {} classes{as_number}", listed(labels), self.class_names.len())
             }
             DataFormat::Text { context_length: time, .. } => {
-                format!("{} distinct characters, context length {time}", self.class_names.len())
+                format!("vocabulary of {} characters, context length {time}", self.class_names.len())
             }
             DataFormat::Npy { .. } => format!("{} classes{as_number}", self.class_names.len()),
             DataFormat::Digits | DataFormat::Images { .. } | DataFormat::Idx { .. } => {

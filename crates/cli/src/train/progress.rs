@@ -14,9 +14,11 @@ use super::dashboard::{self, Dashboard, RunInfo};
 use super::metrics::summary;
 use super::run_dir::RunDir;
 use crate::console::is_quiet;
+use crate::interrupt;
 use crate::output::INTERRUPTED;
 
-/// Returns a flag that the first Ctrl-C sets; the second one ends the program. Prints a message unless `silent` in the first call.
+/// Returns a flag that the first Ctrl-C or request to end sets; the second one ends the program. Prints a message after Ctrl-C, unless
+/// `silent` in the first call.
 pub fn stop_flag(silent: bool) -> Result<Arc<AtomicBool>> {
     static STOP: Mutex<Option<Arc<AtomicBool>>> = Mutex::new(None);
     let mut shared = STOP.lock().unwrap_or_else(PoisonError::into_inner);
@@ -25,16 +27,16 @@ pub fn stop_flag(silent: bool) -> Result<Arc<AtomicBool>> {
     }
     let stop = Arc::new(AtomicBool::new(false));
     let seen = stop.clone();
-    let set = ctrlc::set_handler(move || {
+    let set = interrupt::set_handler(move |is_ctrl_c| {
         if seen.swap(true, Ordering::SeqCst) {
             dashboard::leave();
             std::process::exit(INTERRUPTED);
         }
-        if !dashboard::is_open() && !silent {
+        if is_ctrl_c && !dashboard::is_open() && !silent {
             eprintln!("finishing this step; press Ctrl-C again to stop immediately");
         }
     });
-    set.map_err(|error| Error::mistake(format!("cannot install a handler for Ctrl-C: {error}")))?;
+    set?;
     *shared = Some(stop.clone());
     Ok(stop)
 }

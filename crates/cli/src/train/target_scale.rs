@@ -16,3 +16,8 @@ pub fn target_stats(train: &Dataset) -> Option<Standardize> {
 pub fn deviations(measured: &Standardize) -> Result<Vec<f64>> {
     Ok(measured.std.tensor().to_vec::<f32>()?.into_iter().map(f64::from).collect())
 }
+
+/// Returns a number with four significant digits, for messages.
+pub fn rounded(number: f64) -> f64 {
+    format!("{number:.3e}").parse().unwrap_or(number)
+}

@@ -58,7 +58,8 @@ pub struct TrainArgs {
     /// L2 weight decay; biases and norms are exempt [default: 0.01 for adamw, 0 for adam, sgd and lion; not with rmsprop and adagrad]
     #[arg(long, visible_alias = "wd", value_parser = parse_weight_decay, allow_negative_numbers = true)]
     pub weight_decay: Option<f64>,
-    /// Maximum gradient norm [default: 1; for regression derived from the target scale of the loss]
+    /// Maximum norm of the gradients of all parameters, taken as one vector; larger gradients are scaled down to it [default: 1; with
+    /// `target_scale` in a FILE.toml, the largest ratio of a target's standard deviation to it, squared for mse]
     #[arg(
         long,
         visible_alias = "max-grad-norm",
@@ -67,7 +68,7 @@ pub struct TrainArgs {
         allow_negative_numbers = true
     )]
     pub clip_norm: Option<f64>,
-    /// Maximum absolute value of each gradient element, instead of --clip-norm
+    /// Maximum absolute value of each gradient element, instead of --clip-norm [default: not limited]
     #[arg(
         long,
         aliases = ["clip-grad-value", "clipvalue"],

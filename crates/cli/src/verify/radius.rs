@@ -19,8 +19,11 @@ pub fn run(
     claims: &[Claim],
     choice: &DeviceSelection,
 ) -> Result<ExitCode> {
+    let claims = centered(network, claims)?;
+    // A search takes up to the time limit of its claim, so all claims are checked first.
+    claims.iter().try_for_each(|claim| claim.ball().and_then(|_| claim.property(network, None)).map(drop))?;
     let mut answers = Vec::new();
-    for claim in &centered(network, claims)? {
+    for claim in &claims {
         let found = largest(arguments, network, claim)?;
         if !arguments.json {
             tell(arguments, &claim.claim.name, &found);
@@ -40,20 +43,23 @@ pub fn run(
     Ok(if is_exact { ExitCode::SUCCESS } else { ExitCode::from(UNDECIDED) })
 }
 
-fn largest(
-    arguments: &VerifyCommand,
-    network: &Network,
-    Centered { claim, center, output }: &Centered<'_>,
-) -> Result<Radius> {
-    let (Some((first, whole)), Some(center)) = (claim.radius(), center) else {
-        return Err(Error::mistake(format!(
-            "{}: `--largest-radius` needs a `point` or an `example`, and a `ball`",
-            claim.name
-        )));
-    };
-    let inputs: usize = network.input_shape()?.iter().product();
+impl Centered<'_> {
+    /// Returns the radius of the ball, the largest radius that can matter, and the center; an error if the claim has no ball.
+    fn ball(&self) -> Result<(f64, f64, &[f32])> {
+        match (self.claim.radius(), &self.center) {
+            (Some((radius, largest)), Some(center)) => Ok((radius, largest, center)),
+            _ => Err(Error::mistake(format!(
+                "{}: `--largest-radius` needs a `point` or an `example`, and a `ball`",
+                self.claim.name
+            ))),
+        }
+    }
+}
+
+fn largest(arguments: &VerifyCommand, network: &Network, centered: &Centered<'_>) -> Result<Radius> {
+    let (claim, (first, whole, center)) = (centered.claim, centered.ball()?);
     let mut verify = |radius: f64, seconds: f64| {
-        let property = claim.with_radius(radius).property(inputs, Some(center), output)?;
+        let property = centered.property(network, Some(radius))?;
         search(arguments, network, &Question { name: Some(claim.name.clone()), property, seconds })
     };
     let distance = |point: &[f32]| {

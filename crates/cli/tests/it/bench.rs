@@ -1,6 +1,7 @@
-//! `panoply bench training`: the fields of each row. The measured values are not tested.
+//! `panoply bench`: devices, cases and the fields of each row. The measured values are not tested.
 
-use std::process::Command;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
 
 use crate::support::temp_dir::{TempDir, text};
 use serde_json::Value;
@@ -24,6 +25,21 @@ fn training_case_reports_time_and_memory() {
     }
     let refusal = dir.refused(&["bench", "training", "--case", "MLP"]);
     assert!(refusal.contains("--case MLP: unknown case") && refusal.contains(name), "{refusal}");
+}
+
+/// Without a device, the first row is of the discovery of all devices.
+#[test]
+fn devices_are_those_of_the_environment() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_panoply"));
+    command.args(["bench", "devices", "--min-time", "0", "--jsonl"]).env("PANOPLY_DEVICE", "cpu");
+    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    // The other rows take long.
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let row: Value = serde_json::from_str(&line).unwrap();
+    assert_eq!((&row["device"], &row["name"]), (&"cpu".into(), &"copy on the device".into()));
 }
 
 #[test]

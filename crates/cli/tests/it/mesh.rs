@@ -224,6 +224,21 @@ fn a_signal_to_the_command_ends_all_ranks() {
     }
 }
 
+/// Errors of ranks that fail at once are on lines of their own, since each is one write: here one datagram.
+#[cfg(unix)]
+#[test]
+fn error_is_written_at_once() {
+    let (receiver, stderr) = std::os::unix::net::UnixDatagram::pair().unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_panoply"));
+    command.args(["mesh", "run", "-n", "2", "--launcher", "missing-launcher", "--", "devices"]);
+    let status = command.stderr(std::os::fd::OwnedFd::from(stderr)).status().unwrap();
+    assert_eq!(status.code(), Some(1));
+    let mut bytes = [0; 4096];
+    let length = receiver.recv(&mut bytes).unwrap();
+    let message = text(&bytes[..length]);
+    assert!(message.starts_with("panoply: missing-launcher not found; ") && message.ends_with('\n'), "{message:?}");
+}
+
 /// Returns the id of the process that trains as a rank in this folder; another can wait for it.
 fn process_of_rank(dir: &TempDir, rank: usize) -> Option<String> {
     let variables = ["OMPI_COMM_WORLD_RANK", "PMI_RANK"].map(|name| format!("{name}={rank}"));

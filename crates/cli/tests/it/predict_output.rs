@@ -166,6 +166,40 @@ fn parquet_output_is_read_back() {
     }
 }
 
+/// A file that pyarrow wrote from days and seconds since 1970: the dates are `datetime(1970, 1, 1) + timedelta(seconds=…)`.
+#[cfg(feature = "parquet")]
+#[test]
+fn dates_of_parquet_are_written_as_text() {
+    let dir = TempDir::new("output-dates");
+    let rows: String = (0..40).map(|at| format!("{},{}\n", at * 7 % 40, ["no", "yes"][at * 7 % 40 / 20])).collect();
+    dir.write("numbers.csv", format!("int16,label\n{rows}"));
+    dir.json(&["train", "numbers.csv", "--label", "label", "--epochs", "1", "--output-dir", "run"]);
+    let typed = concat!(env!("CARGO_MANIFEST_DIR"), "/../nn/tests/fixtures/types.parquet");
+    let dates = ["1970-01-01", "1969-12-31", "2022-01-08", "", "2000-02-29", "1970-01-02", "1970-01-03"];
+    let seconds = [
+        "1970-01-01",
+        "1969-12-31 23:59:59",
+        "2023-11-14 22:13:20",
+        "",
+        "2000-02-29",
+        "2100-01-01",
+        "1970-01-01 00:00:01",
+    ];
+    dir.json(&["predict", "run", typed, "--output", "out.csv"]);
+    let out = Read::open(&dir, "out.csv");
+    dir.json(&["predict", "run", typed, "--output", "out.json"]);
+    let rows: Value = serde_json::from_slice(&std::fs::read(dir.0.join("out.json")).unwrap()).unwrap();
+    assert_eq!((out.0.rows(), rows.as_array().unwrap().len()), (7, 7));
+    for (column, expected) in [("date", dates), ("s", seconds)] {
+        for (at, text) in expected.into_iter().enumerate() {
+            assert_eq!(out.cell(at, column), text, "{column} of row {at}");
+            let value = if text.is_empty() { Value::Null } else { text.into() };
+            assert_eq!(rows[at][column], value, "{column} of row {at}");
+        }
+    }
+    assert_eq!((out.cell(1, "int16"), &rows[1]["int16"], out.cell(6, "row")), ("32767", &32767.into(), "7"));
+}
+
 #[test]
 fn targets_and_labels_have_columns_of_their_names() {
     let dir = TempDir::new("output-targets");

@@ -1,6 +1,7 @@
 //! `panoply train` for regression on tables and for text, and errors in their input.
 
 use std::path::Path;
+use std::process::Command;
 
 use crate::support::temp_dir::{TempDir, text};
 use serde_json::Value;
@@ -119,8 +120,12 @@ fn regression_does_not_depend_on_the_scale_of_numbers() {
     assert!((1e-9..1e-7).contains(&scale), "{scale}");
     // An explicit scale of 1 differs from an unset one.
     dir.write("net.toml", net.replace("\"LOSS\"", "\"mse\", target_scale = 1.0"));
-    let report = dir.json(&["train", "large.csv", "--epochs", "1", "--model", "net.toml"]);
-    assert_eq!(read(report["run_dir"].as_str().unwrap())["network"]["loss"]["target_scale"], 1.0);
+    let output = dir.run(&["train", "large.csv", "--epochs", "1", "--model", "net.toml", "--output", "unscaled"]);
+    assert_eq!(read("unscaled")["network"]["loss"]["target_scale"], 1.0);
+    // The default of the gradient norm is printed with four significant digits.
+    let stderr = text(&output.stderr);
+    let norm = stderr.split_once("gradient norm up to ").unwrap().1.split(',').next().unwrap();
+    assert!(norm.parse::<f64>().unwrap() > 1.0 && norm.trim_end_matches('0').len() <= 5, "{stderr}");
     for (loss, what) in [
         ("{ kind = \"mse\", target_scale = 0.0 }", "target_scale 0 is not a positive number"),
         ("{ target_scale = 2.0 }", "target_scale applies to mse, l1 and huber, not to cross_entropy"),
@@ -208,6 +213,19 @@ fn text_is_trained_evaluated_and_generated() {
         let report = dir.json(&[&train[..], model].concat());
         let loss = report["perplexity"].as_f64().unwrap().ln();
         assert!(loss < entropy - 0.3, "{loss} is not below the entropy of single characters, {entropy}: {report}");
+    }
+    // It takes no `--device`.
+    let inspect = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_panoply"));
+        let output = command.arg("inspect").args(arguments).current_dir(&dir.0).output().unwrap();
+        crate::support::temp_dir::text(&output.stdout)
+    };
+    let shown = inspect(&["runs/license-1"]);
+    assert!(shown.contains(&format!("vocabulary of {} characters, context length 24\n", counts.len())), "{shown}");
+    for path in ["runs/license-1", "license.txt"] {
+        let document: Value = serde_json::from_str(&inspect(&[path, "--json"])).unwrap();
+        let context = if path == "license.txt" { document["shape"][0].clone() } else { 24.into() };
+        assert_eq!((&document["vocab_size"], &document["context_length"]), (&counts.len().into(), &context), "{path}");
     }
     let predicted = dir.json(&["predict", "runs/license-1", "license.txt"]);
     assert!(predicted["loss"].as_f64().unwrap() < entropy - 0.3, "{predicted}");

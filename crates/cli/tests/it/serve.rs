@@ -305,7 +305,9 @@ fn wrong_requests_have_the_right_status_and_one_sentence() {
     }
     let rebound =
         format!("GET /v1/models HTTP/1.1\r\nHost: evil.example:{}\r\nConnection: close\r\n\r\n", server.address.port());
-    assert_eq!(Response::read(server.send(&rebound, b"")).error().0, 403);
+    let (status, message) = Response::read(server.send(&rebound, b"")).error();
+    assert_eq!(status, 403);
+    assert!(message.contains("the host name `evil.example:") && message.contains("--host ADDRESS"), "{message}");
     let own = server.request("GET", "/v1/models", &format!("Origin: http://{}\r\n", server.address), b"");
     assert_eq!((own.status, own.header("access-control-allow-origin")), (200, None));
     let page = server.get("/");

@@ -110,6 +110,16 @@ fn largest_radius(dir: &TempDir) {
     dir.write("ranges.toml", "[[claim]]\ninputs = [[0, 1]]\nholds = \"finite\"\n");
     let stderr = dir.refused(&["verify", "run", "ranges.toml", "--largest-radius"]);
     assert!(stderr.contains("claim 1: `--largest-radius` needs a `point` or an `example`, and a `ball`"), "{stderr}");
+    // The last claim is checked before the first one is searched.
+    for (last, expected) in [
+        ("inputs = [[0, 1]]\nholds = \"finite\"", "claim 2: `--largest-radius` needs a `point`"),
+        ("point = [1.0, 2.0]\nball = 0.1\nholds = \"y[7] > 0\"", "claim 2: y[7] is out of range: y has 2 elements"),
+    ] {
+        dir.write("last.toml", format!("{claim}[[claim]]\n{last}\n"));
+        let output = dir.run(&["verify", "run", "last.toml", "--largest-radius"]);
+        assert_eq!((output.status.code(), text(&output.stdout)), (Some(1), String::new()));
+        assert!(text(&output.stderr).contains(expected), "{}", text(&output.stderr));
+    }
 }
 
 /// Compressed files, result files, replayed counterexamples, and the competition's entry scripts.

@@ -57,9 +57,8 @@ pub async fn enumerate(kind: Backend) -> Result<Vec<DiscoveredDevice>> {
 
 /// Returns the error for an API that cannot exist on this system or whose loader is missing.
 fn missing(kind: Backend) -> Option<Error> {
-    let elsewhere = |name: &str, system: &str| {
-        Some(Error::unavailable(format!("{kind}: {name} exists on {system} only; use another backend")))
-    };
+    let elsewhere =
+        |name: &str, system: &str| Some(Error::unavailable(format!("{kind}: {name} exists on {system} only")));
     match kind {
         Backend::Metal if cfg!(not(target_vendor = "apple")) => elsewhere("Metal", "macOS"),
         Backend::Dx12 if cfg!(not(windows)) => elsewhere("DirectX 12", "Windows"),

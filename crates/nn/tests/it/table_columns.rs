@@ -1,11 +1,13 @@
 //! Columns of tables and arrays: missing values, dates, decimal commas, encodings and labels. The values are those of pandas and NumPy.
 
-use std::path::{Path, PathBuf};
+#[cfg(feature = "parquet")]
+use std::path::Path;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
-use panoply_nn::data::reader::{
-    self, DataFormat, Imputation, LabeledData, MissingValues, ReadOptions, Replacement, Task,
-};
+#[cfg(feature = "parquet")]
+use panoply_nn::data::reader::Task;
+use panoply_nn::data::reader::{self, DataFormat, Imputation, LabeledData, MissingValues, ReadOptions, Replacement};
 use panoply_nn::data::summary::ColumnKind;
 use panoply_nn::data::{Dataset, DateOrder, ReadProgress, Targets, TextEncoding};
 use panoply_tensor::Rng;

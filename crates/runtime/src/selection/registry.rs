@@ -201,7 +201,7 @@ fn absent(kind: Backend) -> Error {
         Backend::WebGpu if cfg!(target_family = "wasm") => {
             "the browser's GPU was not requested; call `panoply::runtime::request_webgpu_device().await` first"
         }
-        Backend::WebGpu => "WebGPU is only available in browsers; use vulkan, metal or dx12 here",
+        Backend::WebGpu => "WebGPU is only available in browsers",
         Backend::Cuda
         | Backend::Rocm
         | Backend::Metal

@@ -164,7 +164,7 @@ fn invalid_values_are_errors_without_fallback() {
     says(&[("PANOPLY_DEVICE", "cpu:3")], "try cpu or `panoply devices`\n  requested by PANOPLY_DEVICE\n");
     says(
         &[("PANOPLY_DEVICE", "webgpu:0")],
-        "error: webgpu:0: no such device; no WebGPU here: WebGPU is only available in browsers; use vulkan, metal or dx12 here\n  \
+        "error: webgpu:0: no such device; no WebGPU here: WebGPU is only available in browsers; see `panoply devices`\n  \
          requested by PANOPLY_DEVICE\n",
     );
     says(&[("PANOPLY_THREADS", "0")], "error: PANOPLY_THREADS=0: write a number from 1 to 1024\n");

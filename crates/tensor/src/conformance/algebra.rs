@@ -65,7 +65,7 @@ pub const ROWS: &[Row] = &[
         let Eigh { values, vectors } = apart(&x[0]).eigh();
         (&vectors * values.sin().unsqueeze(-2)).matmul(&vectors.t())
     }),
-    smooth("eigh, values", &[any(&[7, 7])], |x| apart(&x[0]).eigh().values),
+    smooth("eigvalsh", &[any(&[7, 7])], |x| apart(&x[0]).eigvalsh()),
     // Matrix functions of general matrices, which do not depend on the order of the eigenvalues.
     smooth("eig", &[any(&[2, 5, 5])], |x| {
         let Eig { values, vectors } = split(&x[0]).eig();
@@ -84,7 +84,7 @@ pub const ROWS: &[Row] = &[
         let Svd { u, s, vh } = spread(&x[0]).svd();
         (&u * s.sin().unsqueeze(-2)).matmul(&vh)
     }),
-    smooth("svd, values", &[any(&[2, 5, 5])], |x| spread(&x[0]).svd().s),
+    smooth("svdvals", &[any(&[2, 5, 5])], |x| spread(&x[0]).svdvals()),
     smooth("pinv", &[any(&[2, 5, 3])], |x| steady(&x[0]).pinv(None)),
     smooth("pinv of wide", &[any(&[3, 5])], |x| steady(&x[0]).pinv(Some(1e-4))),
     smooth("matrix_power", &[any(&[2, 4, 4])], |x| (&x[0] / 2.0).matrix_power(5)),

@@ -119,7 +119,7 @@ impl Row {
     }
 
     fn outcome(&self, name: String, limit: f64, measure: impl FnOnce() -> Result<Worst>) -> Outcome {
-        Outcome { name, unit: "of the largest", limit, worst: measure() }
+        Outcome { name, unit: "relative to the largest element", limit, worst: measure() }
     }
 }
 

@@ -23,7 +23,8 @@ fn units_in_the_last_place() {
 #[test]
 fn failed_outcome_displays_the_location() {
     let worst = Ok(Worst { error: 0.5, place: "element 3 is 1, not 2".to_string() });
-    let outcome = Outcome { name: "exp".to_string(), unit: "of the largest", limit: 0.1, worst };
+    let outcome = Outcome { name: "exp".to_string(), unit: "relative to the largest element", limit: 0.1, worst };
     assert!(!outcome.passed());
-    assert_eq!(outcome.to_string(), "worst error 5.0e-1 of at most 1.0e-1 of the largest: element 3 is 1, not 2");
+    let expected = "maximum error 5.0e-1 relative to the largest element (tolerance 1.0e-1): element 3 is 1, not 2";
+    assert_eq!(outcome.to_string(), expected);
 }

@@ -57,9 +57,9 @@ macro_rules! operations {
 pub const OPERATIONS: &[Operation] = operations! {
     of one tensor:
         abs acos acosh asin asinh atan atanh ceil cholesky complex_abs cos cosh detach det diag_embed
-        eig eigh elu erf erfinv exp exp2 expm1 fft2 floor gelu gelu_tanh hardsigmoid hardswish ifft2 imag inv is_finite is_inf is_nan lgamma
+        eig eigh eigvalsh elu erf erfinv exp exp2 expm1 fft2 floor gelu gelu_tanh hardsigmoid hardswish ifft2 imag inv is_finite is_inf is_nan lgamma
         log log10 log1p log2 logsigmoid bitwise_not lu mish ones_like qr real reciprocal relu relu6 rfft2 round rsqrt selu sigmoid sign silu sin
-        sinh slogdet softplus softsign sqrt square svd t tan tanh trace trunc zeros_like;
+        sinh slogdet softplus softsign sqrt square svd svdvals t tan tanh trace trunc zeros_like;
     of two tensors:
         atan2 bitwise_and bitwise_or bitwise_xor unsqueeze_like_channels complex_mul cross_entropy dot eq ge gt hypot kron le
         lstsq logaddexp lt matmul maximum minimum ne outer bitwise_left_shift bitwise_right_shift floor_divide remainder solve;

@@ -29,7 +29,6 @@ impl Tensor {
     /// Returns the eigenvalues `[…, n]` of symmetric matrices `[…, n, n]` of f32 or f64 in ascending order, and the
     /// eigenvectors as columns `[…, n, n]`, each of length 1 and of either sign. A matrix that is not symmetric is
     /// replaced by the mean of it and its transpose. The gradient of the eigenvectors needs distinct eigenvalues.
-    #[doc(alias = "eigvalsh")]
     #[track_caller]
     pub fn eigh(&self) -> Eigh {
         if let Err(mistake) = self.matrices("eigh", true) {
@@ -47,6 +46,13 @@ impl Tensor {
             |[_, vectors, _], _, g, ()| [Some((vectors * g.unsqueeze(-2)).matmul(&vectors.t())), None, None],
         );
         Eigh { values, vectors }
+    }
+
+    /// Returns the eigenvalues `[…, n]` of symmetric matrices `[…, n, n]` of f32 or f64 in ascending order. It is
+    /// `eigh().values`.
+    #[track_caller]
+    pub fn eigvalsh(&self) -> Tensor {
+        self.eigh().values
     }
 
     /// Returns the eigenvectors, and the eigenvalues without a gradient.

@@ -29,7 +29,6 @@ impl Tensor {
     /// Returns the singular value decomposition of matrices `[…, m, n]` of f32 or f64, PyTorch's with
     /// `full_matrices=False`. Pairs of singular vectors have either sign. The gradient of the vectors needs distinct
     /// singular values, and if m and n differ, none that is 0.
-    #[doc(alias = "svdvals")]
     #[track_caller]
     pub fn svd(&self) -> Svd {
         if let Err(mistake) = self.matrices("svd", false) {
@@ -80,6 +79,13 @@ impl Tensor {
             },
         );
         Svd { u, s, vh }
+    }
+
+    /// Returns the singular values `[…, k]` of matrices `[…, m, n]` of f32 or f64 in descending order, where k is
+    /// min(m, n). It is `svd().s`.
+    #[track_caller]
+    pub fn svdvals(&self) -> Tensor {
+        self.svd().s
     }
 
     /// Returns the pseudo-inverses `[…, n, m]` of matrices `[…, m, n]` of f32 or f64. Singular values up to `rtol` times

@@ -105,7 +105,7 @@ fn outcome(
         let gradient = Worst::relative(&have, &want)?;
         Ok(Worst { error: gradient.error / 4.0, place: format!("of the gradient: {}", gradient.place) })
     };
-    Outcome { name, unit: "of the largest", limit, worst: measure() }
+    Outcome { name, unit: "relative to the largest element", limit, worst: measure() }
 }
 
 /// Error limits of rows that round more when all elements of an operand are equal, relative to the largest result.

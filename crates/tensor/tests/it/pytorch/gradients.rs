@@ -255,6 +255,11 @@ fn tensors_print_exact_integers_and_elide_long_axes() {
     assert_eq!(Tensor::arange(8).to_string(), "[0, 1, 2, 3, 4, 5, 6, 7]");
     assert_eq!(Tensor::arange(2000).to_string(), "[0, 1, 2, …, 1997, 1998, 1999]");
     assert_eq!(Tensor::arange(2000).reshape([1000, 2]).to_string().lines().count(), 7);
+    // The precision of the format is the number of decimals of floats.
+    let floats = Tensor::from_slice(&[1.0f32, 2.0 / 3.0, 1e-7, -1.5e9], [2, 2]);
+    assert_eq!(floats.to_string(), "[[1.0000, 0.6667],\n [1.0000e-7, -1.5000e9]]");
+    assert_eq!(format!("{floats:.2}"), "[[1.00, 0.67],\n [1.00e-7, -1.50e9]]");
+    assert_eq!(format!("{:.0} {:.3}", Tensor::scalar(2.6f64), Tensor::arange(2)), "3 [0, 1]");
 }
 
 /// Large enough for a library routine; `cases.rs` covers the kernels.
