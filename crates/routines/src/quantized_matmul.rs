@@ -115,7 +115,8 @@ unsafe fn integers<F: Format>(pool: &Pool, isa: Isa, of: &QuantizedMatmul, [x, w
         unsafe { lanes::run(isa, task) };
     });
     let stride = k / F::ELEMS * F::BYTES;
-    let product = integer::IntegerProduct { weight, stride, n, m, x: bytes, out, dtype, interleaved };
+    let prefetch = lanes::prefetches();
+    let product = integer::IntegerProduct { weight, stride, n, m, x: bytes, out, dtype, interleaved, prefetch };
     let rows = part_rows(pool, n, integer::ROWS);
     in_numbers(pool, n.div_ceil(rows), work(of), |number| {
         let task = Rows {
@@ -151,7 +152,7 @@ unsafe fn decoded(pool: &Pool, isa: Isa, of: &QuantizedMatmul, buffers: [*mut u8
             (packed, std::slice::from_raw_parts_mut(scratch.start(), numel))
         };
         of.encoding.decode(packed, values);
-        let product = float::Product { weight: values.as_ptr().cast(), weight_row: first, ..product };
+        let product = float::Product { weight: values.as_ptr().cast(), weight_row: first, prefetch: false, ..product };
         let task = FloatRows { product, format: std::marker::PhantomData::<float::F32>, pool, rows: [first, end] };
         // SAFETY: the caller's promise; parts write rows of their own.
         unsafe { lanes::run(isa, task) };
@@ -182,7 +183,8 @@ unsafe fn parts(
         });
     }
     let x = if in_place { x.cast() } else { wide };
-    let product = float::Product { weight, weight_row: 0, n, m, k, x, x_stride, out, dtype };
+    let product =
+        float::Product { weight, weight_row: 0, n, m, k, x, x_stride, out, dtype, prefetch: lanes::prefetches() };
     let rows = part_rows(pool, n, float::ROWS);
     in_numbers(pool, n.div_ceil(rows), work(of), |number| {
         part(product, [number * rows, n.min((number + 1) * rows)]);

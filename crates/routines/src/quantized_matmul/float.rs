@@ -7,7 +7,7 @@ use panoply_host::pool::Pool;
 use panoply_ir::DType;
 
 use super::activations::write;
-use super::lanes::Lanes;
+use super::lanes::{Lanes, PREFETCH};
 
 /// Elements of k that are converted at once for several columns: with [`Lanes::FLOAT_TILE`] rows they fit the first-level cache.
 const CHUNK: usize = 512;
@@ -91,6 +91,8 @@ pub struct Product {
     pub out: *mut u8,
     /// Its elements.
     pub dtype: DType,
+    /// True if rows that are multiplied with one column are prefetched.
+    pub prefetch: bool,
 }
 
 // SAFETY: they are only addresses; whoever writes through them answers for the parts being disjoint.
@@ -157,6 +159,10 @@ impl Product {
             let whole = self.k / L::COUNT * L::COUNT;
             for at in (0..whole).step_by(L::COUNT) {
                 let x = L::load_float(self.x.add(at));
+                if R == 1 && self.prefetch && (at * F::BYTES).is_multiple_of(64) {
+                    let start = ((row - self.weight_row) * self.k + at) * F::BYTES;
+                    L::prefetch(self.weight.wrapping_add(start + PREFETCH));
+                }
                 for (r, sum) in sums.iter_mut().enumerate() {
                     let from = self.weight.add(((row - self.weight_row + r) * self.k + at) * F::BYTES);
                     *sum = L::mul_add(F::load::<L>(from), x, *sum);

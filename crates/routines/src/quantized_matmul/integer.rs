@@ -9,7 +9,7 @@ use panoply_ir::DType;
 
 use super::activations::{BLOCK, Bytes, write};
 use super::format::{Format, Part};
-use super::lanes::{Lanes, STRIDE};
+use super::lanes::{Lanes, PREFETCH, STRIDE};
 
 /// Elements of k that are unpacked at once for several columns.
 const CHUNK: usize = 256;
@@ -17,6 +17,8 @@ const CHUNK: usize = 256;
 const PART_WORDS: usize = 12;
 /// Words of a lane that a transposed block takes, its f16 included.
 const BLOCK_WORDS: usize = 56;
+/// Bytes of a line of the cache.
+const LINE: usize = 64;
 /// Most rows that are multiplied between two passes over the columns.
 pub const ROWS: usize = 64;
 
@@ -55,6 +57,8 @@ pub struct IntegerProduct {
     pub dtype: DType,
     /// True if groups of [`STRIDE`] rows are interleaved.
     pub interleaved: bool,
+    /// True if interleaved rows are prefetched.
+    pub prefetch: bool,
 }
 
 // SAFETY: they are only addresses; whoever writes through them answers for the parts being disjoint.
@@ -151,11 +155,15 @@ impl IntegerProduct {
         unsafe {
             for at in (first..end).step_by(L::COUNT) {
                 let start = self.lane_start::<L>(at);
+                let prefetch = self.interleaved && self.prefetch && start.is_multiple_of(STRIDE);
                 let mut sums = [L::splat_float(0.0); C];
                 for block in 0..self.x.k / F::ELEMS {
                     let (words, halves) = self.block::<L, F>(weight, start, block, words);
                     let head = F::head::<L>(words, halves);
                     each_part!(F, j, {
+                        if prefetch {
+                            prefetch_part::<L, F>(halves.cast(), j);
+                        }
                         let part = F::part(&head, words, j);
                         self.add::<L, F, C>(&part, 0, block * parts + j, &mut sums);
                     });
@@ -301,6 +309,16 @@ impl IntegerProduct {
             let lanes = &lanes[at - start..(end - start).min(L::COUNT)];
             write(lanes, self.out, self.dtype, column * self.n + at);
         }
+    }
+}
+
+/// Prefetches as many lines behind an interleaved block as part `j` of it has: all at once would delay what is read next.
+#[inline(always)]
+unsafe fn prefetch_part<L: Lanes, F: Format>(block: *const u8, j: usize) {
+    let (lines, parts) = ((F::BYTES * STRIDE).div_ceil(LINE), F::ELEMS / BLOCK);
+    for line in lines * j / parts..lines * (j + 1) / parts {
+        // SAFETY: the caller's promise.
+        unsafe { L::prefetch(block.wrapping_add(PREFETCH + line * LINE)) }
     }
 }
 

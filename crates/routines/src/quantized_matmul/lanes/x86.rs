@@ -93,6 +93,7 @@ lanes!(__m512i, __m512, 16, columns: 8, tile: [8, 3],
     splat_float(value: f32) -> __m512 = _mm512_set1_ps(value);
     mul_float(a: __m512, b: __m512) -> __m512 = _mm512_mul_ps(a, b);
     mul_add(a: __m512, b: __m512, c: __m512) -> __m512 = _mm512_fmadd_ps(a, b, c);
+    prefetch(from: *const u8) -> () = _mm_prefetch::<_MM_HINT_T1>(from.cast());
     sum(value: __m512) -> f32 = {
         let high = _mm512_castpd_ps(_mm512_shuffle_f64x2::<0b01_00_11_10>(_mm512_castps_pd(value), _mm512_castps_pd(value)));
         sum_256(_mm512_castps512_ps256(_mm512_add_ps(value, high)))
@@ -144,6 +145,7 @@ lanes!(__m256i, __m256, 8, columns: 4, tile: [4, 3],
     splat_float(value: f32) -> __m256 = _mm256_set1_ps(value);
     mul_float(a: __m256, b: __m256) -> __m256 = _mm256_mul_ps(a, b);
     mul_add(a: __m256, b: __m256, c: __m256) -> __m256 = _mm256_fmadd_ps(a, b, c);
+    prefetch(from: *const u8) -> () = _mm_prefetch::<_MM_HINT_T1>(from.cast());
     sum(value: __m256) -> f32 = sum_256(value);
     gather(rows: *const u8, stride: usize) -> Self = {
         let rows_before = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
