@@ -27,6 +27,8 @@ pub trait Lanes: Copy + 'static {
     const FLOAT_TILE: [usize; 2];
     /// As many f32.
     type Float: Copy;
+    /// A machine with the instructions.
+    type Machine: Machine;
 
     /// Words from memory, aligned or not.
     ///
@@ -241,6 +243,15 @@ pub unsafe fn run<T: LanesTask>(isa: Isa, task: T) {
     }
 }
 
+/// Does a task in a function of its own, which all callers with the same lanes share.
+///
+/// # Safety
+/// The conditions of the task hold, and the machine has the instructions.
+pub unsafe fn run_alone<L: Lanes, T: LanesTask>(task: T) {
+    // SAFETY: the caller's promise.
+    unsafe { L::Machine::run(With::<L, T>(task, std::marker::PhantomData)) }
+}
+
 /// Lanes without instructions of their own; LLVM finds those that are there.
 #[derive(Clone, Copy)]
 pub struct Words([u32; 8]);
@@ -257,6 +268,7 @@ impl Lanes for Words {
     const COLUMNS: usize = 2;
     const FLOAT_TILE: [usize; 2] = [2, 2];
     type Float = [f32; 8];
+    type Machine = panoply_host::isa::Portable;
 
     #[inline(always)]
     unsafe fn load(from: *const u32) -> Self {
