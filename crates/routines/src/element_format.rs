@@ -250,7 +250,7 @@ impl<const AT_ONCE: bool> Format for Bytes<AT_ONCE> {
 
     #[cfg(target_arch = "x86_64")]
     unsafe fn run<T: Task>(isa: Isa, task: T) {
-        if !AT_ONCE {
+        if const { !AT_ONCE } {
             // SAFETY: the caller's promise.
             return unsafe { simd::run(isa, task) };
         }

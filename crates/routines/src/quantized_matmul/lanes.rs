@@ -6,8 +6,8 @@
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
-use panoply_host::isa::{Isa, Machine};
-use panoply_host::simd::{self, Task};
+use panoply_host::isa::{Isa, Machine, Portable};
+use panoply_host::simd::Task;
 use panoply_ir::f16;
 
 use super::activations::{BLOCK, round};
@@ -227,23 +227,16 @@ pub unsafe fn run<T: LanesTask>(isa: Isa, task: T) {
     unsafe {
         match isa {
             #[cfg(target_arch = "x86_64")]
-            Isa::Avx512 if panoply_host::isa::has_words() => {
-                let task = With::<std::arch::x86_64::__m512i, T>(task, std::marker::PhantomData);
-                panoply_host::isa::Avx512Words::run(task);
-            }
+            Isa::Avx512 if panoply_host::isa::has_words() => run_alone::<std::arch::x86_64::__m512i, T>(task),
             #[cfg(target_arch = "x86_64")]
-            Isa::Avx512 | Isa::Avx2 => {
-                let task = With::<std::arch::x86_64::__m256i, T>(task, std::marker::PhantomData);
-                panoply_host::isa::Avx2::run(task);
-            }
-            #[cfg(target_arch = "aarch64")]
-            Isa::Neon => simd::run(Isa::Neon, With::<Words, T>(task, std::marker::PhantomData)),
-            _ => simd::run(Isa::Portable, With::<Words, T>(task, std::marker::PhantomData)),
+            Isa::Avx512 | Isa::Avx2 => run_alone::<std::arch::x86_64::__m256i, T>(task),
+            // The vectors of NEON are part of the baseline.
+            _ => run_alone::<Words, T>(task),
         }
     }
 }
 
-/// Does a task in a function of its own, which all callers with the same lanes share.
+/// Does a task with lanes, in a function of its own.
 ///
 /// # Safety
 /// The conditions of the task hold, and the machine has the instructions.
@@ -268,7 +261,7 @@ impl Lanes for Words {
     const COLUMNS: usize = 2;
     const FLOAT_TILE: [usize; 2] = [2, 2];
     type Float = [f32; 8];
-    type Machine = panoply_host::isa::Portable;
+    type Machine = Portable;
 
     #[inline(always)]
     unsafe fn load(from: *const u32) -> Self {
