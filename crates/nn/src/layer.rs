@@ -102,7 +102,7 @@ impl<'a> ForwardContext<'a> {
         input: &Tensor,
         (axis, expected): (isize, usize),
         (param, name): (&Param, &'static str),
-        layer: impl FnOnce() -> String,
+        layer: &dyn Fn() -> String,
     ) -> Option<Tensor> {
         let length = input.size(axis).ok().filter(|length| *length != expected)?;
         let shape = input.shape().map_or_else(|_| format!("{input:?}"), Shape::to_string);

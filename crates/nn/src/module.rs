@@ -95,9 +95,7 @@ pub trait Module {
 
     /// Returns every parameter with its dotted name, in the order of the fields.
     fn named_parameters(&self) -> Vec<(String, Param)> {
-        let mut params = Vec::new();
-        self.visit(&mut ParamVisitor::new(&mut |name, param| params.push((name.to_string(), param.clone()))));
-        params
+        collected(&|visitor| self.visit(visitor))
     }
 
     /// Freezes all parameters of a model or a submodule, such as `model.body.freeze()?`: optimizers skip them. Buffers, such as running
@@ -107,10 +105,7 @@ pub trait Module {
     /// Those of [`Module::visit_mut`].
     #[doc(alias = "requires_grad_")]
     fn freeze(&mut self) -> Result<()> {
-        self.visit_mut(&mut ParamVisitorMut::new(&mut |_, param| {
-            param.frozen = !param.state;
-            Ok(())
-        }))
+        self.visit_mut(&mut ParamVisitorMut::new(&mut freeze_param))
     }
 
     /// Unfreezes all parameters of a model or a submodule.
@@ -119,30 +114,52 @@ pub trait Module {
     /// Those of [`Module::visit_mut`].
     #[doc(alias = "requires_grad_")]
     fn unfreeze(&mut self) -> Result<()> {
-        self.visit_mut(&mut ParamVisitorMut::new(&mut |_, param| {
-            param.frozen = false;
-            Ok(())
-        }))
+        self.visit_mut(&mut ParamVisitorMut::new(&mut unfreeze_param))
     }
 
     /// Returns the number of trainable elements.
     fn num_parameters(&self) -> usize {
-        let trained = self.named_parameters().into_iter().filter(|(_, param)| param.requires_grad());
-        trained.map(|(_, param)| elems(&param)).sum()
+        trainable_elems(&self.named_parameters())
     }
 
     /// Returns a table of the parameters with name, type, shape and number of elements, and the total of trainable elements.
     fn summary(&self) -> String {
-        let params = self.named_parameters();
-        let width = params.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
-        let mut text = String::new();
-        for (name, param) in &params {
-            let shape = param.tensor().shape().map_or_else(|error| error.to_string(), Shape::to_string);
-            let kept = if param.requires_grad() { "" } else { "  frozen or buffer" };
-            text += &format!("{name:width$}  {} {shape:<16} {:>10}{kept}\n", param.tensor().dtype(), elems(param));
-        }
-        text + &format!("{} trainable parameters\n", self.num_parameters())
+        table(&self.named_parameters())
     }
+}
+
+/// Returns every parameter of a visit. Like the other bodies of default methods it is a function of its own, because a default method is
+/// compiled again for each module.
+fn collected(visit: &dyn Fn(&mut ParamVisitor<'_>)) -> Vec<(String, Param)> {
+    let mut params = Vec::new();
+    visit(&mut ParamVisitor::new(&mut |name, param| params.push((name.to_string(), param.clone()))));
+    params
+}
+
+fn freeze_param(_: &str, param: &mut Param) -> Result<()> {
+    param.frozen = !param.state;
+    Ok(())
+}
+
+fn unfreeze_param(_: &str, param: &mut Param) -> Result<()> {
+    param.frozen = false;
+    Ok(())
+}
+
+fn trainable_elems(params: &[(String, Param)]) -> usize {
+    params.iter().filter(|(_, param)| param.requires_grad()).map(|(_, param)| elems(param)).sum()
+}
+
+/// Returns the table of [`Module::summary`].
+fn table(params: &[(String, Param)]) -> String {
+    let width = params.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+    let mut text = String::new();
+    for (name, param) in params {
+        let shape = param.tensor().shape().map_or_else(|error| error.to_string(), Shape::to_string);
+        let kept = if param.requires_grad() { "" } else { "  frozen or buffer" };
+        text += &format!("{name:width$}  {} {shape:<16} {:>10}{kept}\n", param.tensor().dtype(), elems(param));
+    }
+    text + &format!("{} trainable parameters\n", trainable_elems(params))
 }
 
 fn elems(param: &Param) -> usize {

@@ -298,20 +298,18 @@ impl<F: Format> Task for ConvTileJob<'_, F> {
                 // SAFETY: the caller's promise; the scratch memory has room for a block's planes.
                 unsafe { self.pack(first + at, planes.add(at * channel)) };
             }
-            for (vector, vectors) in vector_parts(positions / width) {
-                for (start, rows) in row_blocks(self.results.len(), most_rows::<F::Vector<M>>()) {
-                    let block = Block::<F> {
-                        weights: packed.wrapping_add(start * deep + first * pass.taps.len() * rows),
-                        source: planes.wrapping_add(vector * width),
-                        sums: sums.wrapping_add(start * positions + vector * width),
-                        row: positions,
-                        fresh: first == 0,
-                        taps: Taps { channels: count, channel, offsets: &pass.offsets },
-                    };
-                    // SAFETY: planes and sums have room for whole vectors; the filters were packed for these tiles.
-                    unsafe { tile::with_extents::<M, F::Vector<M>, _>(rows, vectors, &block) };
-                }
-            }
+            let tiles = BlockTiles::<F::Packed> {
+                results: self.results.len(),
+                positions,
+                weights: packed,
+                result_weights: deep,
+                first: first * pass.taps.len(),
+                source: planes,
+                sums,
+                taps: Taps { channels: count, channel, offsets: &pass.offsets },
+            };
+            // SAFETY: planes and sums have room for whole vectors; the filters were packed for these tiles.
+            unsafe { M::run(tiles) };
         }
         // SAFETY: the caller's promise.
         unsafe { self.write(sums, positions) };
@@ -351,6 +349,42 @@ impl<F: Format> ConvTileJob<'_, F> {
                         step => (0..count).for_each(|i| *to.add(start + i * step) = F::narrow(*from.add(at + i))),
                     }
                 }
+            }
+        }
+    }
+}
+
+/// The tiles of a block of channels. They are a function of their own, which formats that are packed alike share.
+struct BlockTiles<'a, F: Format> {
+    results: usize,
+    /// Number of positions in whole vectors.
+    positions: usize,
+    weights: *const F::Sum,
+    /// Number of weights of a result.
+    result_weights: usize,
+    /// Number of weights of a result before the block.
+    first: usize,
+    source: *const F::Sum,
+    sums: *mut F::Sum,
+    taps: Taps<'a>,
+}
+
+impl<F: Format> Task for BlockTiles<'_, F> {
+    #[inline(always)]
+    unsafe fn run<M: Machine>(self) {
+        let width = <F::Vector<M> as Vector>::LANES;
+        for (vector, vectors) in vector_parts(self.positions / width) {
+            for (start, rows) in row_blocks(self.results, most_rows::<F::Vector<M>>()) {
+                let block = Block::<F> {
+                    weights: self.weights.wrapping_add(start * self.result_weights + self.first * rows),
+                    source: self.source.wrapping_add(vector * width),
+                    sums: self.sums.wrapping_add(start * self.positions + vector * width),
+                    row: self.positions,
+                    fresh: self.first == 0,
+                    taps: self.taps,
+                };
+                // SAFETY: the caller's promise.
+                unsafe { tile::with_extents::<M, F::Vector<M>, _>(rows, vectors, &block) };
             }
         }
     }

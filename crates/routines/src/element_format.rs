@@ -19,6 +19,8 @@ pub trait Format: 'static {
     type Sum: Number;
     /// Type of a result in memory.
     type Result: Copy;
+    /// The format whose tiles multiply packed elements: formats that are packed into the same lanes share them.
+    type Packed: Format<Sum = Self::Sum, Plane = Self::Plane>;
     /// The vector that multiplies and adds.
     type Vector<M: Machine>: Vector<Elem = Self::Sum>;
     /// Number of elements along `k` in a lane.
@@ -59,6 +61,7 @@ impl<T: Real> Format for Plain<T> {
     type Plane = T;
     type Sum = T;
     type Result = T;
+    type Packed = Plain<T>;
     type Vector<M: Machine> = T::Vector<M>;
     const DEPTH: usize = 1;
     const IN_PLACE: bool = true;
@@ -99,6 +102,7 @@ macro_rules! widened {
             type Plane = f32;
             type Sum = f32;
             type Result = u16;
+            type Packed = Plain<f32>;
             type Vector<M: Machine> = M::Single;
             const DEPTH: usize = 1;
             const IN_PLACE: bool = false;
@@ -167,6 +171,7 @@ impl Format for Bf16Pairs {
     type Plane = u16;
     type Sum = f32;
     type Result = u16;
+    type Packed = Bf16Pairs;
     type Vector<M: Machine> = panoply_host::simd::Pairs;
     const DEPTH: usize = 2;
     const IN_PLACE: bool = true;
@@ -213,6 +218,7 @@ impl<const AT_ONCE: bool> Format for Bytes<AT_ONCE> {
     type Plane = i32;
     type Sum = i32;
     type Result = i32;
+    type Packed = Bytes<AT_ONCE>;
     type Vector<M: Machine> = M::Words;
     const DEPTH: usize = 2;
     const IN_PLACE: bool = false;
@@ -244,7 +250,7 @@ impl<const AT_ONCE: bool> Format for Bytes<AT_ONCE> {
 
     #[cfg(target_arch = "x86_64")]
     unsafe fn run<T: Task>(isa: Isa, task: T) {
-        if !AT_ONCE {
+        if const { !AT_ONCE } {
             // SAFETY: the caller's promise.
             return unsafe { simd::run(isa, task) };
         }

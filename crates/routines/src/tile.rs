@@ -4,7 +4,7 @@
 //! are at given offsets. In [`rows`] each row reads its own elements, and the vectors are at a fixed distance.
 
 use panoply_host::isa::Machine;
-use panoply_host::simd::{Real, Vector};
+use panoply_host::simd::{Real, Task, Vector};
 
 /// Maximum width of a tile in vectors.
 pub const MOST_VECTORS: usize = 3;
@@ -47,6 +47,37 @@ pub unsafe fn with_extents<M: Machine, V: Vector, T: Tile>(rows: usize, vectors:
             _ => unreachable!("no tile of {rows} rows and {vectors} vectors"),
         }
     }
+}
+
+/// Runs a tile of 8, 4, 2 or 1 rows that is one vector wide.
+///
+/// # Safety
+/// As [`Tile::run`].
+#[inline(always)]
+pub unsafe fn with_rows<M: Machine, V: Vector, T: Tile>(rows: usize, tile: &T) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        match rows {
+            8 if V::MANY => tile.run::<M, 8, 1>(),
+            4 => tile.run::<M, 4, 1>(),
+            2 => tile.run::<M, 2, 1>(),
+            1 => tile.run::<M, 1, 1>(),
+            _ => unreachable!("no tile of {rows} rows"),
+        }
+    }
+}
+
+/// Returns `f(0), f(1), …` for the rows of a tile. It compiles faster than `std::array::from_fn`, which is several generic
+/// functions for each closure.
+#[inline(always)]
+pub fn each_row<T: Copy, const R: usize>(f: impl Fn(usize) -> T) -> [T; R] {
+    let mut rows = [f(0); R];
+    let mut row = 1;
+    while row < R {
+        rows[row] = f(row);
+        row += 1;
+    }
+    rows
 }
 
 /// Divides rows into blocks that have a tile; yields the first row and the number of rows of each.
@@ -219,20 +250,37 @@ pub struct Product<T> {
 }
 
 impl<T: Real> Product<T> {
-    /// Computes `height` rows and `columns` columns of the result.
+    /// Computes `height` rows and `columns` columns of the result. It is a function of its own, compiled once for each machine
+    /// and element type: its tiles are much code, and many tasks multiply.
     ///
     /// # Safety
     /// The machine has the instructions; the matrices are valid for these extents, and the result overlaps nothing else.
     #[inline(always)]
     pub unsafe fn run<M: Machine>(&self, height: usize, columns: usize) {
+        // SAFETY: the caller's promise.
+        unsafe { M::run(ProductTiles { product: self, height, columns }) }
+    }
+}
+
+/// All tiles of a product.
+struct ProductTiles<'a, T> {
+    product: &'a Product<T>,
+    height: usize,
+    columns: usize,
+}
+
+impl<T: Real> Task for ProductTiles<'_, T> {
+    #[inline(always)]
+    unsafe fn run<M: Machine>(self) {
+        let ProductTiles { product, height, columns } = self;
         let lanes = <T::Vector<M> as Vector>::LANES;
         for (vector, width) in vector_parts(columns.div_ceil(lanes)) {
             for (row, rows) in row_blocks(height, most_rows::<T::Vector<M>>()) {
                 let part = Product {
-                    left: self.left.wrapping_add(row * self.left_row),
-                    right: self.right.wrapping_add(vector * lanes),
-                    result: self.result.wrapping_add(row * self.result_row + vector * lanes),
-                    ..*self
+                    left: product.left.wrapping_add(row * product.left_row),
+                    right: product.right.wrapping_add(vector * lanes),
+                    result: product.result.wrapping_add(row * product.result_row + vector * lanes),
+                    ..*product
                 };
                 // SAFETY: the caller's promise.
                 unsafe { with_extents::<M, T::Vector<M>, _>(rows, width, &part) };
@@ -244,7 +292,7 @@ impl<T: Real> Product<T> {
 impl<T: Real> Tile for Product<T> {
     #[inline(always)]
     unsafe fn run<M: Machine, const R: usize, const C: usize>(&self) {
-        let left: [*const T; R] = std::array::from_fn(|row| self.left.wrapping_add(row * self.left_row));
+        let left: [*const T; R] = each_row(|row| self.left.wrapping_add(row * self.left_row));
         // SAFETY: the caller's promise.
         unsafe {
             let mut sums = match self.adds {

@@ -116,7 +116,7 @@ impl<S: CallAttrs + Clone + Send + Sync + 'static, const N: usize, const M: usiz
             TraceResult { outputs, routine, batched_body: in_batches.then(batched_body) }
         };
         let rule = gradient.map(|gradient| rule(gradient, &settings));
-        match TracedBody::of(name, functions, &settings, &inputs, run, rule) {
+        match TracedBody::of(name, functions, &settings, &inputs, &run, rule) {
             Ok(body) => std::array::from_fn(|output| body.apply(&inputs, output as u32)),
             Err(mistake) => std::array::from_fn(|_| mistake.clone()),
         }
@@ -190,7 +190,7 @@ impl Tensor {
         body: fn([&Tensor; N], &S) -> Tensor,
     ) -> Tensor {
         let run = |placeholders: &[Tensor]| vec![body(std::array::from_fn(|n| &placeholders[n]), &settings)].into();
-        match TracedBody::of(name, (body as usize, None), &settings, &inputs, run, None) {
+        match TracedBody::of(name, (body as usize, None), &settings, &inputs, &run, None) {
             Ok(body) => body.apply(&inputs, 0),
             Err(mistake) => mistake,
         }
@@ -210,7 +210,7 @@ impl Tensor {
     ) -> Tensor {
         let run = |placeholders: &[Tensor]| vec![body(std::array::from_fn(|n| &placeholders[n]), &settings)].into();
         let rule = rule(gradient, &settings);
-        match TracedBody::of(name, (body as usize, Some(gradient as usize)), &settings, &inputs, run, Some(rule)) {
+        match TracedBody::of(name, (body as usize, Some(gradient as usize)), &settings, &inputs, &run, Some(rule)) {
             Ok(body) => body.apply(&inputs, 0),
             Err(mistake) => mistake,
         }
@@ -236,7 +236,7 @@ impl Tensor {
         body: fn([&Tensor; N], &S) -> [Tensor; M],
     ) -> [Tensor; M] {
         let run = |args: &[Tensor]| Vec::from(body(std::array::from_fn(|n| &args[n]), &settings)).into();
-        match TracedBody::of(name, (body as usize, None), &settings, &inputs, run, None) {
+        match TracedBody::of(name, (body as usize, None), &settings, &inputs, &run, None) {
             Ok(body) => std::array::from_fn(|output| body.apply(&inputs, output as u32)),
             Err(mistake) => std::array::from_fn(|_| mistake.clone()),
         }
@@ -254,7 +254,7 @@ impl Tensor {
         let run = |placeholders: &[Tensor]| vec![body(placeholders, &settings)].into();
         let (known, own) = (settings.clone(), inputs.len());
         let rule: CustomVjp = Box::new(move |inputs, _, g| gradient(&inputs[..own], g, &known));
-        match TracedBody::of(name, (body as usize, Some(gradient as usize)), &settings, inputs, run, Some(rule)) {
+        match TracedBody::of(name, (body as usize, Some(gradient as usize)), &settings, inputs, &run, Some(rule)) {
             Ok(body) => body.apply(inputs, 0),
             Err(mistake) => mistake,
         }
@@ -272,7 +272,7 @@ impl Tensor {
         body: fn(&[Tensor], &S) -> Vec<Tensor>,
     ) -> Result<Vec<Tensor>> {
         let run = |placeholders: &[Tensor]| body(placeholders, &settings).into();
-        match TracedBody::of(name, (body as usize, None), &settings, inputs, run, None) {
+        match TracedBody::of(name, (body as usize, None), &settings, inputs, &run, None) {
             Ok(body) => Ok((0..body.outputs.len()).map(|output| body.apply(inputs, output as u32)).collect()),
             Err(mistake) => mistake.check().map(|()| vec![mistake]),
         }
@@ -285,9 +285,9 @@ impl TracedBody {
     pub fn of(
         name: &'static str,
         functions: (usize, Option<usize>),
-        settings: &impl CallAttrs,
+        settings: &dyn CallAttrs,
         inputs: &[&Tensor],
-        run: impl FnOnce(&[Tensor]) -> TraceResult,
+        run: &dyn Fn(&[Tensor]) -> TraceResult,
         rule: Option<CustomVjp>,
     ) -> Result<Arc<TracedBody>, Tensor> {
         if let Some(mistake) = Tensor::leftmost(inputs.iter().copied()) {

@@ -35,7 +35,7 @@ impl Tensor {
             Ok(outputs) => outputs.into(),
             Err(error) => vec![Tensor::mistake(error)].into(),
         };
-        match TracedBody::of("kernel", (build as usize, None), &settings, inputs, run, None) {
+        match TracedBody::of("kernel", (build as usize, None), &settings, inputs, &run, None) {
             Ok(body) => std::array::from_fn(|output| body.apply(inputs, output as u32)),
             Err(mistake) => std::array::from_fn(|_| mistake.clone()),
         }

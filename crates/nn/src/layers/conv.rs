@@ -84,7 +84,7 @@ impl<const N: usize> Layer for ConvNd<N> {
         if let Ok([outputs, depth, sizes @ ..]) = self.weight.tensor().shape().map(Shape::dims) {
             let channels = depth * self.options.groups;
             let layer = || format!("Conv{N}d({channels} → {outputs}, {sizes:?})");
-            if let Some(misfit) = pass.misfit(input, (1, channels), (&self.weight, "weight"), layer) {
+            if let Some(misfit) = pass.misfit(input, (1, channels), (&self.weight, "weight"), &layer) {
                 return misfit;
             }
         }
@@ -178,7 +178,7 @@ impl<const N: usize> Layer for ConvTransposeNd<N> {
         if let Ok([channels, depth, sizes @ ..]) = self.weight.tensor().shape().map(Shape::dims) {
             let outputs = depth * self.options.groups;
             let layer = || format!("ConvTranspose{N}d({channels} → {outputs}, {sizes:?})");
-            if let Some(misfit) = pass.misfit(input, (1, *channels), (&self.weight, "weight"), layer) {
+            if let Some(misfit) = pass.misfit(input, (1, *channels), (&self.weight, "weight"), &layer) {
                 return misfit;
             }
         }

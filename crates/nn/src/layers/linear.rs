@@ -36,7 +36,7 @@ impl Layer for Linear {
     fn forward(&self, input: &Tensor, pass: &mut ForwardContext<'_>) -> Tensor {
         if let Ok([outputs, inputs]) = self.weight.tensor().dims::<2>()
             && let Some(misfit) =
-                pass.misfit(input, (-1, inputs), (&self.weight, "weight"), || format!("Linear({inputs} → {outputs})"))
+                pass.misfit(input, (-1, inputs), (&self.weight, "weight"), &|| format!("Linear({inputs} → {outputs})"))
         {
             return misfit;
         }

@@ -31,7 +31,7 @@ fn widened(input: &Tensor) -> (DType, Tensor) {
 #[track_caller]
 fn misfit(name: &str, axis: isize, weight: &Param, input: &Tensor, pass: &mut ForwardContext<'_>) -> Option<Tensor> {
     let [width] = weight.tensor().dims::<1>().ok()?;
-    pass.misfit(input, (axis, width), (weight, "weight"), || format!("{name}({width})"))
+    pass.misfit(input, (axis, width), (weight, "weight"), &|| format!("{name}({width})"))
 }
 
 /// Layer normalization: zero mean and unit variance along the last axis. [Ba et al. 2016]

@@ -286,7 +286,7 @@ impl<C: RecurrentCell> RnnBase<C> {
         {
             let layer = || format!("{}({inputs} → {})", C::NAME, self.hidden_size);
             let weight = (weight, "layers.0.directions.0.weight_ih");
-            if let Some(mistake) = pass.misfit(input, (2, inputs), weight, layer) {
+            if let Some(mistake) = pass.misfit(input, (2, inputs), weight, &layer) {
                 return mistaken(mistake);
             }
         }

@@ -144,7 +144,17 @@ impl<F: Format> Task for FilterBlock<'_, F> {
                         self.dot::<M>(&runs, planes, grad_output.cast(), fresh);
                     } else {
                         self.transpose(&runs, grad_output, transposed);
-                        self.multiply::<M>(&runs, planes, transposed, fresh);
+                        let tiles = BandTiles::<F::Packed> {
+                            pass,
+                            runs: &runs,
+                            rows: count * pass.offsets.len(),
+                            width,
+                            planes,
+                            transposed,
+                            sums: self.sums,
+                            fresh,
+                        };
+                        M::run(tiles);
                     }
                 }
                 fresh = false;
@@ -182,33 +192,6 @@ impl<F: Format> FilterBlock<'_, F> {
             to = to.wrapping_add(lanes * width);
         }
     }
-
-    #[inline(always)]
-    unsafe fn multiply<M: Machine>(
-        &self,
-        runs: &[Run],
-        planes: Planes<F::Plane>,
-        transposed: *const F::Sum,
-        fresh: bool,
-    ) {
-        let lanes = <F::Vector<M> as Vector>::LANES;
-        let taps = self.pass.offsets.len();
-        for (vector, width) in vector_parts(self.width / lanes) {
-            for (start, rows) in row_blocks(self.channels.len() * taps, most_rows::<F::Vector<M>>()) {
-                let product = Product::<F> {
-                    part: self,
-                    runs,
-                    start,
-                    planes,
-                    transposed: transposed.wrapping_add(vector * lanes),
-                    sums: self.sums.wrapping_add(start * self.width + vector * lanes),
-                    fresh,
-                };
-                // SAFETY: the caller's promise.
-                unsafe { tile::with_extents::<M, F::Vector<M>, _>(rows, width, &product) };
-            }
-        }
-    }
 }
 
 impl<F: Format> FilterBlock<'_, F> {
@@ -228,7 +211,7 @@ impl<F: Format> FilterBlock<'_, F> {
                 let sums = self.sums.wrapping_add(start * self.width + filter);
                 let dot = Dot::<F> { part: self, runs, start, planes, grad_output, sums, fresh };
                 // SAFETY: the caller's promise.
-                unsafe { tile::with_extents::<M, F::Vector<M>, _>(rows, 1, &dot) };
+                unsafe { tile::with_rows::<M, F::Vector<M>, _>(rows, &dot) };
             }
         }
     }
@@ -249,34 +232,34 @@ impl<F: Format> Tile for Dot<'_, F> {
     #[inline(always)]
     unsafe fn run<M: Machine, const R: usize, const C: usize>(&self) {
         let step = <F::Vector<M> as Vector>::LANES * F::DEPTH;
-        let left: [*const F::Plane; R] = std::array::from_fn(|row| self.planes.row(self.part.pass, self.start + row));
+        let left: [*const F::Plane; R] = tile::each_row(|row| self.planes.row(self.part.pass, self.start + row));
         // SAFETY: the caller's promise, here and below. Vectors have at most 64 bytes on every machine.
         let mut sums = unsafe { tile::zeros::<F::Vector<M>, R, 1>() };
         // SAFETY: it is called with whole vectors.
-        let mut add = |left: [*const F::Plane; R], grad_output: *const F::Plane| unsafe {
+        let mut add = |left: [*const F::Plane; R], at: usize, grad_output: *const F::Plane| unsafe {
             let grad_output = F::Vector::<M>::load(grad_output.cast());
             for (sum, left) in sums.iter_mut().zip(left) {
-                sum[0] = F::Vector::<M>::load(left.cast()).mul_add(grad_output, sum[0]);
+                sum[0] = F::Vector::<M>::load(left.wrapping_add(at).cast()).mul_add(grad_output, sum[0]);
             }
         };
         for &(at, start, length) in self.runs {
-            let (left, grad_output) = (left.map(|row| row.wrapping_add(at)), self.grad_output.wrapping_add(start));
+            let grad_output = self.grad_output.wrapping_add(start);
             let whole = length / step * step;
-            for at in (0..whole).step_by(step) {
-                add(left.map(|row| row.wrapping_add(at)), grad_output.wrapping_add(at));
+            for next in (0..whole).step_by(step) {
+                add(left, at + next, grad_output.wrapping_add(next));
             }
             if whole < length {
                 // Elements after the row must not be read as factors, not even times zero.
                 let mut rest = [[F::Plane::default(); 32]; R];
                 let mut last = [F::Plane::default(); 32];
-                for at in whole..length {
+                for next in whole..length {
                     // SAFETY: as above.
                     unsafe {
-                        last[at - whole] = *grad_output.add(at);
-                        rest.iter_mut().zip(left).for_each(|(rest, left)| rest[at - whole] = *left.add(at));
+                        last[next - whole] = *grad_output.add(next);
+                        rest.iter_mut().zip(left).for_each(|(rest, left)| rest[next - whole] = *left.add(at + next));
                     }
                 }
-                add(rest.each_ref().map(|rest| rest.as_ptr()), last.as_ptr());
+                add(tile::each_row(|row| rest[row].as_ptr()), 0, last.as_ptr());
             }
         }
         for (row, sum) in sums.into_iter().enumerate() {
@@ -292,10 +275,50 @@ impl<F: Format> Tile for Dot<'_, F> {
     }
 }
 
+/// The tiles of sums over a band. They are a function of their own, which formats that are packed alike share.
+struct BandTiles<'a, F: Format> {
+    pass: &'a ConvSweep,
+    runs: &'a [Run],
+    /// Number of rows: taps of all channels.
+    rows: usize,
+    /// Number of filters, padded to whole vectors.
+    width: usize,
+    planes: Planes<F::Plane>,
+    transposed: *const F::Sum,
+    sums: *mut F::Sum,
+    fresh: bool,
+}
+
+impl<F: Format> Task for BandTiles<'_, F> {
+    #[inline(always)]
+    unsafe fn run<M: Machine>(self) {
+        let BandTiles { pass, runs, planes, fresh, .. } = self;
+        let lanes = <F::Vector<M> as Vector>::LANES;
+        for (vector, vectors) in vector_parts(self.width / lanes) {
+            for (start, rows) in row_blocks(self.rows, most_rows::<F::Vector<M>>()) {
+                let product = Product::<F> {
+                    pass,
+                    runs,
+                    width: self.width,
+                    start,
+                    planes,
+                    transposed: self.transposed.wrapping_add(vector * lanes),
+                    sums: self.sums.wrapping_add(start * self.width + vector * lanes),
+                    fresh,
+                };
+                // SAFETY: the caller's promise.
+                unsafe { tile::with_extents::<M, F::Vector<M>, _>(rows, vectors, &product) };
+            }
+        }
+    }
+}
+
 /// A tile of sums over a band.
 struct Product<'a, F: Format> {
-    part: &'a FilterBlock<'a, F>,
+    pass: &'a ConvSweep,
     runs: &'a [Run],
+    /// Elements from one row of sums to the next.
+    width: usize,
     /// The first row, numbered by channel, then by tap.
     start: usize,
     planes: Planes<F::Plane>,
@@ -307,8 +330,8 @@ struct Product<'a, F: Format> {
 impl<F: Format> Tile for Product<'_, F> {
     #[inline(always)]
     unsafe fn run<M: Machine, const R: usize, const C: usize>(&self) {
-        let (pass, distance) = (self.part.pass, self.part.width);
-        let left: [*const F::Plane; R] = std::array::from_fn(|row| self.planes.row(pass, self.start + row));
+        let (pass, distance) = (self.pass, self.width);
+        let left: [*const F::Plane; R] = tile::each_row(|row| self.planes.row(pass, self.start + row));
         // SAFETY: the caller's promise.
         unsafe {
             let mut sums = match self.fresh {
@@ -317,14 +340,14 @@ impl<F: Format> Tile for Product<'_, F> {
             };
             let mut right = self.transposed;
             for &(at, _, length) in self.runs {
-                let left = left.map(|row| row.wrapping_add(at));
+                let left: [*const F::Plane; R] = tile::each_row(|row| left[row].wrapping_add(at));
                 let whole = length / F::DEPTH;
-                tile::rows(&mut sums, left.map(|row| row.cast()), 1, right, distance, whole);
+                tile::rows(&mut sums, tile::each_row(|row| left[row].cast()), 1, right, distance, whole);
                 right = right.wrapping_add(whole * distance);
-                if whole * F::DEPTH < length {
+                if const { F::DEPTH > 1 } && whole * F::DEPTH < length {
                     // Elements after the row must not be read as factors, not even times zero.
-                    let last = left.map(|row| F::alone(*row.add(length - 1)));
-                    let last = std::array::from_fn(|row| std::ptr::from_ref(&last[row]));
+                    let last: [F::Sum; R] = tile::each_row(|row| F::alone(*left[row].add(length - 1)));
+                    let last = tile::each_row(|row| std::ptr::from_ref(&last[row]));
                     tile::rows(&mut sums, last, 1, right, distance, 1);
                     right = right.wrapping_add(distance);
                 }

@@ -11,7 +11,7 @@ use panoply_host::simd::{self, Real, Task, Vector};
 
 use super::super::panel::{PANEL, Panels};
 use super::super::reflections::BlockReflector;
-use super::super::tile::{Product, Tile, most_rows, row_blocks, with_extents};
+use super::super::tile::{Product, Tile, each_row, most_rows, row_blocks, with_rows};
 use super::{LANES, Rows};
 
 /// Number of elements of a matrix from which its product with a vector is divided among threads.
@@ -261,13 +261,28 @@ struct Dots<T> {
 }
 
 impl<T: Real> Dots<T> {
-    /// Computes the dot products of `rows` rows.
+    /// Computes the dot products of `count` rows, in a function of its own, which all tasks share.
     #[inline(always)]
-    unsafe fn all<M: Machine>(&self, rows: usize) {
-        for (row, count) in row_blocks(rows, most_rows::<T::Vector<M>>()) {
-            let part = Dots { rows: self.rows.from(row, 0), result: self.result.wrapping_add(row), ..*self };
+    unsafe fn all<M: Machine>(self, count: usize) {
+        // SAFETY: the caller's promise.
+        unsafe { M::run(AllDots { dots: self, count }) };
+    }
+}
+
+/// Dot products of `count` rows.
+struct AllDots<T> {
+    dots: Dots<T>,
+    count: usize,
+}
+
+impl<T: Real> Task for AllDots<T> {
+    #[inline(always)]
+    unsafe fn run<M: Machine>(self) {
+        let AllDots { dots, count } = self;
+        for (row, count) in row_blocks(count, most_rows::<T::Vector<M>>()) {
+            let part = Dots { rows: dots.rows.from(row, 0), result: dots.result.wrapping_add(row), ..dots };
             // SAFETY: the caller's promise.
-            unsafe { with_extents::<M, T::Vector<M>, _>(count, 1, &part) };
+            unsafe { with_rows::<M, T::Vector<M>, _>(count, &part) };
         }
     }
 }
@@ -276,7 +291,7 @@ impl<T: Real> Tile for Dots<T> {
     #[inline(always)]
     unsafe fn run<M: Machine, const R: usize, const C: usize>(&self) {
         let lanes = T::Vector::<M>::LANES;
-        let rows: [*const T; R] = std::array::from_fn(|row| self.rows.at(row, 0).cast_const());
+        let rows: [*const T; R] = each_row(|row| self.rows.at(row, 0).cast_const());
         // SAFETY: the caller's promise.
         unsafe {
             let mut sums = [T::Vector::<M>::splat(T::default()); R];

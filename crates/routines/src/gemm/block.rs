@@ -175,7 +175,8 @@ impl<F: Format> Band<'_, '_, F> {
         let step = self.block * F::DEPTH;
         for first in (0..self.depth.max(1)).step_by(step) {
             let depth = step.min(self.depth - first);
-            for part in self.parts::<M>(first, depth).filter(|part| !part.lies) {
+            let lanes = F::Vector::<M>::LANES;
+            for part in self.right(first, depth).parts(lanes).filter(|part| !part.lies) {
                 let (from, columns) = (self.b.from(first, part.column), part.width.min(self.columns - part.column));
                 let to = Matrix { start: part.start.cast_mut(), row: part.row, column: 1 };
                 // SAFETY: the caller's promise.
@@ -221,45 +222,35 @@ impl<F: Format> Band<'_, '_, F> {
         }
     }
 
-    /// Returns the right operand's columns in a block of `k`, in parts with the width of a tile.
+    /// Returns the right operand's columns in a block of `k`.
     #[inline(always)]
-    fn parts<M: Machine>(&self, first: usize, depth: usize) -> impl Iterator<Item = Columns<F::Sum>> {
-        let lanes = F::Vector::<M>::LANES;
-        let packed = depth.div_ceil(F::DEPTH);
+    fn right(&self, first: usize, depth: usize) -> RightBlock<F::Sum> {
         // For a few rows, contiguous lanes need not be packed.
         let lie = F::DEPTH == 1 && F::step(1).is_some() && self.b.column == 1 && self.rows <= FEW_ROWS;
-        vector_parts(self.columns.div_ceil(lanes)).map(move |(vector, width)| {
-            let (column, width) = (vector * lanes, width * lanes);
-            let lies = lie && column + width <= self.columns;
-            let (start, row) = if lies {
-                (self.b.from(first, column).start.cast::<F::Sum>(), self.b.row)
-            } else {
-                (self.right.wrapping_add(column * packed), width)
-            };
-            Columns { column, width, lies, start: start.cast_const(), row }
-        })
+        RightBlock {
+            columns: self.columns,
+            depth: depth.div_ceil(F::DEPTH),
+            packed: self.right,
+            in_place: lie.then(|| (self.b.from(first, 0).start.cast_const().cast(), self.b.row)),
+        }
     }
 
     /// Adds a panel's products to its sums. The left operand is given by its start, bytes from row to row, and lanes along `k`.
     #[inline(always)]
     unsafe fn add<M: Machine>(&self, panel: &Block, (left, left_row, step): (*const F::Sum, usize, usize)) {
         let Block { first, depth, row, rows } = *panel;
-        let result = self.sums.from(row, 0).start;
-        for part in self.parts::<M>(first, depth) {
-            let factors = Factors::<F> {
-                left,
-                left_row,
-                step,
-                right: part.start,
-                right_row: part.row,
-                depth: depth.div_ceil(F::DEPTH),
-                result: result.wrapping_add(part.column),
-                result_row: self.width,
-                adds: first > 0,
-            };
-            // SAFETY: the caller's promise.
-            unsafe { tile::with_extents::<M, F::Vector<M>, _>(rows, part.width / F::Vector::<M>::LANES, &factors) };
-        }
+        let panel = PanelTiles::<F::Packed> {
+            rows,
+            left,
+            left_row,
+            step,
+            right: self.right(first, depth),
+            result: self.sums.from(row, 0).start,
+            result_row: self.width,
+            adds: first > 0,
+        };
+        // SAFETY: the caller's promise.
+        unsafe { M::run(panel) };
     }
 
     /// Writes a panel's results.
@@ -322,6 +313,35 @@ struct Columns<T> {
     row: usize,
 }
 
+/// The right operand's columns in a block of `k`.
+#[derive(Clone, Copy)]
+struct RightBlock<T> {
+    columns: usize,
+    /// Lanes along `k`.
+    depth: usize,
+    /// Packed columns.
+    packed: *mut T,
+    /// The start and the distance of the rows if whole vectors of columns are read in place.
+    in_place: Option<(*const T, usize)>,
+}
+
+impl<T> RightBlock<T> {
+    /// Returns the columns in parts with the width of a tile.
+    #[inline(always)]
+    fn parts(self, lanes: usize) -> impl Iterator<Item = Columns<T>> {
+        vector_parts(self.columns.div_ceil(lanes)).map(move |(vector, width)| {
+            let (column, width) = (vector * lanes, width * lanes);
+            match self.in_place.filter(|_| column + width <= self.columns) {
+                Some((start, row)) => Columns { column, width, lies: true, start: start.wrapping_add(column), row },
+                None => {
+                    let start = self.packed.wrapping_add(column * self.depth).cast_const();
+                    Columns { column, width, lies: false, start, row: width }
+                }
+            }
+        })
+    }
+}
+
 /// Some rows of the result, and a range of `k`.
 #[derive(Clone, Copy)]
 struct Block {
@@ -329,6 +349,42 @@ struct Block {
     depth: usize,
     row: usize,
     rows: usize,
+}
+
+/// The tiles of a panel of rows. They are a function of their own, which formats that are packed alike share.
+struct PanelTiles<F: Format> {
+    rows: usize,
+    left: *const F::Sum,
+    /// Bytes from one row to the next.
+    left_row: usize,
+    /// Lanes from one column to the next.
+    step: usize,
+    right: RightBlock<F::Sum>,
+    result: *mut F::Sum,
+    result_row: usize,
+    adds: bool,
+}
+
+impl<F: Format> Task for PanelTiles<F> {
+    #[inline(always)]
+    unsafe fn run<M: Machine>(self) {
+        let lanes = F::Vector::<M>::LANES;
+        for part in self.right.parts(lanes) {
+            let factors = Factors::<F> {
+                left: self.left,
+                left_row: self.left_row,
+                step: self.step,
+                right: part.start,
+                right_row: part.row,
+                depth: self.right.depth,
+                result: self.result.wrapping_add(part.column),
+                result_row: self.result_row,
+                adds: self.adds,
+            };
+            // SAFETY: the caller's promise.
+            unsafe { tile::with_extents::<M, F::Vector<M>, _>(self.rows, part.width / lanes, &factors) };
+        }
+    }
 }
 
 /// The operands of a tile of the result.
@@ -349,7 +405,7 @@ struct Factors<F: Format> {
 impl<F: Format> Tile for Factors<F> {
     #[inline(always)]
     unsafe fn run<M: Machine, const R: usize, const C: usize>(&self) {
-        let left: [*const F::Sum; R] = std::array::from_fn(|row| self.left.wrapping_byte_add(row * self.left_row));
+        let left: [*const F::Sum; R] = tile::each_row(|row| self.left.wrapping_byte_add(row * self.left_row));
         // SAFETY: the caller's promise.
         unsafe {
             let mut sums = match self.adds {

@@ -162,7 +162,7 @@ unsafe fn along<F: Format>(from: *const F::Elem, distance: usize, depth: usize, 
     // SAFETY: the caller's promise.
     unsafe {
         line::<F>(from, distance * F::DEPTH, paired::<F>(distance), whole, to);
-        if whole * F::DEPTH < depth {
+        if const { F::DEPTH > 1 } && whole * F::DEPTH < depth {
             *to.add(whole) = lane::<F>(from.add((depth - 1) * distance), None);
         }
     }

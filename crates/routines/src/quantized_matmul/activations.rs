@@ -136,11 +136,11 @@ pub unsafe fn read<L: Lanes>(x: *const u8, dtype: DType, first: usize, to: &mut 
     }
 }
 
-/// Writes elements of an output.
+/// Writes elements of an output. Not inlined: it runs once per sum, and its conversions are long.
 ///
 /// # Safety
 /// They are valid for writes.
-#[inline(always)]
+#[inline(never)]
 pub unsafe fn write(from: &[f32], out: *mut u8, dtype: DType, first: usize) {
     for (at, value) in from.iter().enumerate() {
         // SAFETY: the caller's promise.

@@ -7,7 +7,7 @@ use panoply_host::pool::Pool;
 use panoply_ir::DType;
 
 use super::activations::write;
-use super::lanes::{Lanes, PREFETCH};
+use super::lanes::{self, Lanes, LanesTask, PREFETCH};
 
 /// Elements of k that are converted at once for several columns: with [`Lanes::FLOAT_TILE`] rows they fit the first-level cache.
 const CHUNK: usize = 512;
@@ -109,11 +109,14 @@ impl Product {
     pub unsafe fn rows<L: Lanes, F: FloatFormat>(&self, pool: &Pool, first: usize, end: usize) {
         // SAFETY: the caller's promise.
         unsafe {
-            match (self.m, L::FLOAT_TILE[0]) {
-                (1, _) => self.vector::<L, F>(first, end),
-                (_, 8) => self.matrix::<L, F, 8, 3>(pool, first, end),
-                (_, 4) => self.matrix::<L, F, 4, 3>(pool, first, end),
-                _ => self.matrix::<L, F, 2, 2>(pool, first, end),
+            if self.m == 1 {
+                self.vector::<L, F>(first, end);
+            } else if const { L::FLOAT_TILE[0] == 8 } {
+                self.matrix::<L, F, 8, 3>(pool, first, end);
+            } else if const { L::FLOAT_TILE[0] == 4 } {
+                self.matrix::<L, F, 4, 3>(pool, first, end);
+            } else {
+                self.matrix::<L, F, 2, 2>(pool, first, end);
             }
         }
     }
@@ -143,7 +146,7 @@ impl Product {
                 row += match end - row {
                     // One row after another is read at the rate of the memory, which four rows at once do not reach. Narrower registers
                     // would wait for the sum of a single row.
-                    4.. if L::COUNT < 16 => self.dots::<L, F, 4>(row),
+                    4.. if const { L::COUNT < 16 } => self.dots::<L, F, 4>(row),
                     _ => self.dots::<L, F, 1>(row),
                 };
             }
@@ -211,22 +214,18 @@ impl Product {
                         }
                         let x = self.x.add(from * self.x_stride + chunk);
                         let sums = sums.add(group * block * R * L::COUNT);
-                        let mut column = 0;
-                        while column < columns {
-                            let (x, to) = (x.add(column * self.x_stride), sums.add(column * R * L::COUNT));
-                            column += match columns - column {
-                                rest if rest >= C => self.tile::<L, R, C>(panel, elems, x, to),
-                                _ => self.tile::<L, R, 1>(panel, elems, x, to),
-                            };
-                        }
+                        let task = PanelSums::<R, C> { product: self, panel, elems, x, columns, sums };
+                        lanes::run_alone::<L, _>(task);
                     }
                 }
                 for (group, column) in (0..groups).flat_map(|group| (0..columns).map(move |column| (group, column))) {
-                    for row in 0..R.min(end - first - group * R) {
-                        let sum = L::load_float(sums.add(((group * block + column) * R + row) * L::COUNT));
-                        let at = (from + column) * self.n + first + group * R + row;
-                        write(&[L::sum(sum)], self.out, self.dtype, at);
+                    let sums = sums.add((group * block + column) * R * L::COUNT);
+                    let mut outputs = [0.0; R];
+                    for (row, output) in outputs.iter_mut().enumerate() {
+                        *output = L::sum(L::load_float(sums.add(row * L::COUNT)));
                     }
+                    let outputs = &outputs[..R.min(end - first - group * R)];
+                    write(outputs, self.out, self.dtype, (from + column) * self.n + first + group * R);
                 }
             }
         }
@@ -268,5 +267,33 @@ impl Product {
             }
         }
         C
+    }
+}
+
+/// Adds a chunk of k of converted rows to their sums with some columns. It is compiled once for all formats.
+struct PanelSums<'a, const R: usize, const C: usize> {
+    product: &'a Product,
+    panel: *const f32,
+    elems: usize,
+    x: *const f32,
+    columns: usize,
+    sums: *mut f32,
+}
+
+impl<const R: usize, const C: usize> LanesTask for PanelSums<'_, R, C> {
+    #[inline(always)]
+    unsafe fn run<L: Lanes>(self) {
+        let PanelSums { product, panel, elems, x, columns, sums } = self;
+        let mut column = 0;
+        while column < columns {
+            let (x, to) = (x.wrapping_add(column * product.x_stride), sums.wrapping_add(column * R * L::COUNT));
+            // SAFETY: the caller's promise.
+            column += unsafe {
+                match columns - column {
+                    rest if rest >= C => product.tile::<L, R, C>(panel, elems, x, to),
+                    _ => product.tile::<L, R, 1>(panel, elems, x, to),
+                }
+            };
+        }
     }
 }

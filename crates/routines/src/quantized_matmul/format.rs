@@ -9,6 +9,8 @@ use super::lanes::{Lanes, STRIDE};
 
 /// An encoding with integer weights.
 pub trait Format: Copy + Send + Sync + 'static {
+    /// A format with the same kind of offset, minimum and scales, whose unpacked parts are multiplied alike.
+    type Sums: Format;
     /// Elements of a block: 32 or 256.
     const ELEMS: usize;
     /// Bytes of a block.
@@ -150,13 +152,14 @@ unsafe fn joined<L: Lanes>(mut low: [L; 8], high: [L; 8], shift: u32) -> [L; 8] 
 }
 
 macro_rules! legacy {
-    ($(#[$doc:meta])* $name:ident, bytes: $bytes:literal, words: $words:literal, {$($item:item)*},
+    ($(#[$doc:meta])* $name:ident, sums: $sums:ident, bytes: $bytes:literal, words: $words:literal, {$($item:item)*},
      |$w:ident, $h:ident| $head:expr, |$v:ident| $q:expr) => {
         $(#[$doc])*
         #[derive(Clone, Copy)]
         pub struct $name;
 
         impl Format for $name {
+            type Sums = $sums;
             const ELEMS: usize = 32;
             const BYTES: usize = $bytes;
             const WORDS: usize = $words;
@@ -179,24 +182,24 @@ macro_rules! legacy {
 
 legacy!(
     /// Nibbles less 8.
-    Q4_0, bytes: 18, words: 4,
+    Q4_0, sums: Q4_0, bytes: 18, words: 4,
     { const BASE: usize = 2; const HALF: Option<usize> = Some(0); const OFFSET: i32 = 8; },
     |_w, h| [L::halves(h); 2], |w| nibbles(w, 0)
 );
 legacy!(
     /// Nibbles and a minimum.
-    Q4_1, bytes: 20, words: 5, { const MIN: bool = true; },
+    Q4_1, sums: Q4_1, bytes: 20, words: 5, { const MIN: bool = true; },
     |w, _h| two_halves(word::<L>(w, 0), 1.0), |w| nibbles(w, 1)
 );
 legacy!(
     /// Five bits less 16.
-    Q5_0, bytes: 22, words: 5,
+    Q5_0, sums: Q4_0, bytes: 22, words: 5,
     { const BASE: usize = 2; const HALF: Option<usize> = Some(0); const OFFSET: i32 = 16; },
     |_w, h| [L::halves(h); 2], |w| with_fifth(nibbles(w, 1), word::<L>(w, 0))
 );
 legacy!(
     /// Five bits and a minimum.
-    Q5_1, bytes: 24, words: 6, { const MIN: bool = true; },
+    Q5_1, sums: Q4_1, bytes: 24, words: 6, { const MIN: bool = true; },
     |w, _h| two_halves(word::<L>(w, 0), 1.0), |w| with_fifth(nibbles(w, 2), word::<L>(w, 1))
 );
 
@@ -205,6 +208,7 @@ legacy!(
 pub struct Q8_0;
 
 impl Format for Q8_0 {
+    type Sums = Q8_0;
     const ELEMS: usize = 32;
     const BYTES: usize = 34;
     const BASE: usize = 2;
@@ -237,6 +241,7 @@ impl Format for Q8_0 {
 pub struct Q2K;
 
 impl Format for Q2K {
+    type Sums = Q2K;
     const ELEMS: usize = 256;
     const BYTES: usize = 84;
     const WORDS: usize = 21;
@@ -271,6 +276,7 @@ impl Format for Q2K {
 pub struct Q3K;
 
 impl Format for Q3K {
+    type Sums = Q3K;
     const ELEMS: usize = 256;
     const BYTES: usize = 110;
     const WORDS: usize = 27;
@@ -336,6 +342,7 @@ unsafe fn head_of_six_bits<L: Lanes>(words: *const u32) -> Head<L> {
 pub struct Q4K;
 
 impl Format for Q4K {
+    type Sums = Q4_1;
     const ELEMS: usize = 256;
     const BYTES: usize = 144;
     const WORDS: usize = 36;
@@ -363,6 +370,7 @@ impl Format for Q4K {
 pub struct Q5K;
 
 impl Format for Q5K {
+    type Sums = Q4_1;
     const ELEMS: usize = 256;
     const BYTES: usize = 176;
     const WORDS: usize = 44;
@@ -392,6 +400,7 @@ impl Format for Q5K {
 pub struct Q6K;
 
 impl Format for Q6K {
+    type Sums = Q3K;
     const ELEMS: usize = 256;
     const BYTES: usize = 210;
     const WORDS: usize = 52;

@@ -4,12 +4,15 @@
 //! on the number of columns nor on that of threads. Blocks are transposed and unpacked as they come from memory: for 1, 4 or 8 columns in
 //! registers, for other numbers once for all of them, into memory that the first-level cache holds.
 
+use std::marker::PhantomData;
+
 use panoply_host::pool::Pool;
+use panoply_host::scratch::Block;
 use panoply_ir::DType;
 
 use super::activations::{BLOCK, Bytes, write};
 use super::format::{Format, Part};
-use super::lanes::{Lanes, PREFETCH, STRIDE};
+use super::lanes::{self, Lanes, LanesTask, PREFETCH, STRIDE};
 
 /// Elements of k that are unpacked at once for several columns.
 const CHUNK: usize = 256;
@@ -73,23 +76,21 @@ impl IntegerProduct {
     /// All buffers are as long as the fields say; no other thread uses these rows of the output.
     #[inline(always)]
     pub unsafe fn rows<L: Lanes, F: Format>(&self, pool: &Pool, first: usize, end: usize) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller's promise; the copy has as many rows as lanes.
         unsafe {
-            if self.n < L::COUNT {
-                return self.few_rows::<L, F>(pool);
-            }
-            self.any_rows::<L, F>(self.weight, pool, first, end)
+            let mut copy = (self.n < L::COUNT).then(|| self.padded_rows(pool, L::COUNT));
+            let weight = copy.as_mut().map_or(self.weight, |copy| copy.start().cast());
+            self.any_rows::<L, F>(weight, pool, first, end)
         }
     }
 
-    /// A matrix with fewer rows than lanes: the others are copies of its first row, and are not written.
-    #[inline(always)]
-    unsafe fn few_rows<L: Lanes, F: Format>(&self, pool: &Pool) {
-        let mut copy = pool.scratch().take::<i32>((L::COUNT * self.stride).div_ceil(4));
+    /// Copies a matrix with fewer than `count` rows, followed by copies of its first row, whose products are not written.
+    unsafe fn padded_rows<'a>(&self, pool: &'a Pool, count: usize) -> Block<'a, i32> {
+        let mut copy = pool.scratch().take::<i32>((count * self.stride).div_ceil(4));
         let start = copy.start().cast::<u8>();
-        for row in 0..L::COUNT {
+        for row in 0..count {
             let from = if row < self.n { row } else { 0 };
-            // SAFETY: the caller's promise; the copy has room for as many rows as lanes.
+            // SAFETY: the caller's promise; the copy has room for `count` rows.
             unsafe {
                 std::ptr::copy_nonoverlapping(
                     self.weight.add(from * self.stride),
@@ -98,8 +99,7 @@ impl IntegerProduct {
                 );
             }
         }
-        // SAFETY: the caller's promise; the copy has as many rows as lanes.
-        unsafe { self.any_rows::<L, F>(start, pool, 0, self.n) }
+        copy
     }
 
     /// Multiplies rows with all columns: the sums of few columns stay in registers while the rows are read.
@@ -109,8 +109,8 @@ impl IntegerProduct {
         unsafe {
             match self.m {
                 1 => self.few_columns::<L, F, 1>(weight, first, end),
-                4 if L::COLUMNS >= 4 => self.few_columns::<L, F, 4>(weight, first, end),
-                8 if L::COLUMNS >= 8 => self.few_columns::<L, F, 8>(weight, first, end),
+                4 if const { L::COLUMNS >= 4 } => self.few_columns::<L, F, 4>(weight, first, end),
+                8 if const { L::COLUMNS >= 8 } => self.few_columns::<L, F, 8>(weight, first, end),
                 _ => self.matrix::<L, F>(weight, pool, first, end),
             }
         }
@@ -205,17 +205,11 @@ impl IntegerProduct {
                         });
                     }
                 }
-                let mut column = 0;
-                while column < self.m {
-                    let count = L::COLUMNS.min(self.m - column);
-                    let to = sums.add(column * groups * L::COUNT);
-                    column += match count {
-                        8.. => self.columns::<L, F, 8>(unpacked, groups, [chunk, elems], column, to),
-                        4.. => self.columns::<L, F, 4>(unpacked, groups, [chunk, elems], column, to),
-                        2.. => self.columns::<L, F, 2>(unpacked, groups, [chunk, elems], column, to),
-                        _ => self.columns::<L, F, 1>(unpacked, groups, [chunk, elems], column, to),
-                    };
-                }
+                const { assert!(multiplied_alike::<F, F::Sums>()) };
+                let unpacked = unpacked.cast_const();
+                let task =
+                    ChunkSums::<F::Sums> { product: self, unpacked, groups, chunk, elems, sums, format: PhantomData };
+                lanes::run_alone::<L, _>(task);
             }
             for column in 0..self.m {
                 for group in 0..groups {
@@ -319,6 +313,48 @@ unsafe fn prefetch_part<L: Lanes, F: Format>(block: *const u8, j: usize) {
     for line in lines * j / parts..lines * (j + 1) / parts {
         // SAFETY: the caller's promise.
         unsafe { L::prefetch(block.wrapping_add(PREFETCH + line * LINE)) }
+    }
+}
+
+/// Returns true if [`IntegerProduct::columns`] is the same for both formats.
+const fn multiplied_alike<F: Format, G: Format>() -> bool {
+    let signs = (F::OFFSET != 0) == (G::OFFSET != 0) && F::MIN == G::MIN;
+    signs && F::SUB == G::SUB && F::WIDE == G::WIDE
+}
+
+/// Adds a chunk of k, which is unpacked, to the sums of all columns. It is compiled once for the formats that share it.
+struct ChunkSums<'a, F> {
+    product: &'a IntegerProduct,
+    unpacked: *const u32,
+    groups: usize,
+    chunk: usize,
+    elems: usize,
+    sums: *mut f32,
+    format: PhantomData<F>,
+}
+
+impl<F: Format> LanesTask for ChunkSums<'_, F> {
+    #[inline(always)]
+    unsafe fn run<L: Lanes>(self) {
+        let ChunkSums { product, unpacked, groups, chunk, elems, sums, .. } = self;
+        let mut column = 0;
+        while column < product.m {
+            let count = L::COLUMNS.min(product.m - column);
+            let to = sums.wrapping_add(column * groups * L::COUNT);
+            // SAFETY: the caller's promise.
+            column += unsafe {
+                match count {
+                    8.. if const { L::COLUMNS >= 8 } => {
+                        product.columns::<L, F, 8>(unpacked, groups, [chunk, elems], column, to)
+                    }
+                    4.. if const { L::COLUMNS >= 4 } => {
+                        product.columns::<L, F, 4>(unpacked, groups, [chunk, elems], column, to)
+                    }
+                    2.. => product.columns::<L, F, 2>(unpacked, groups, [chunk, elems], column, to),
+                    _ => product.columns::<L, F, 1>(unpacked, groups, [chunk, elems], column, to),
+                }
+            };
+        }
     }
 }
 

@@ -6,8 +6,8 @@
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
-use panoply_host::isa::{Isa, Machine};
-use panoply_host::simd::{self, Task};
+use panoply_host::isa::{Isa, Machine, Portable};
+use panoply_host::simd::Task;
 use panoply_ir::f16;
 
 use super::activations::{BLOCK, round};
@@ -38,6 +38,8 @@ pub trait Lanes: Copy + 'static {
     const FLOAT_TILE: [usize; 2];
     /// As many f32.
     type Float: Copy;
+    /// A machine with the instructions.
+    type Machine: Machine;
 
     /// Words from memory, aligned or not.
     ///
@@ -243,20 +245,22 @@ pub unsafe fn run<T: LanesTask>(isa: Isa, task: T) {
     unsafe {
         match isa {
             #[cfg(target_arch = "x86_64")]
-            Isa::Avx512 if panoply_host::isa::has_words() => {
-                let task = With::<std::arch::x86_64::__m512i, T>(task, std::marker::PhantomData);
-                panoply_host::isa::Avx512Words::run(task);
-            }
+            Isa::Avx512 if panoply_host::isa::has_words() => run_alone::<std::arch::x86_64::__m512i, T>(task),
             #[cfg(target_arch = "x86_64")]
-            Isa::Avx512 | Isa::Avx2 => {
-                let task = With::<std::arch::x86_64::__m256i, T>(task, std::marker::PhantomData);
-                panoply_host::isa::Avx2::run(task);
-            }
-            #[cfg(target_arch = "aarch64")]
-            Isa::Neon => simd::run(Isa::Neon, With::<Words, T>(task, std::marker::PhantomData)),
-            _ => simd::run(Isa::Portable, With::<Words, T>(task, std::marker::PhantomData)),
+            Isa::Avx512 | Isa::Avx2 => run_alone::<std::arch::x86_64::__m256i, T>(task),
+            // The vectors of NEON are part of the baseline.
+            _ => run_alone::<Words, T>(task),
         }
     }
+}
+
+/// Does a task with lanes, in a function of its own.
+///
+/// # Safety
+/// The conditions of the task hold, and the machine has the instructions.
+pub unsafe fn run_alone<L: Lanes, T: LanesTask>(task: T) {
+    // SAFETY: the caller's promise.
+    unsafe { L::Machine::run(With::<L, T>(task, std::marker::PhantomData)) }
 }
 
 /// Lanes without instructions of their own; LLVM finds those that are there.
@@ -275,6 +279,7 @@ impl Lanes for Words {
     const COLUMNS: usize = 2;
     const FLOAT_TILE: [usize; 2] = [2, 2];
     type Float = [f32; 8];
+    type Machine = Portable;
 
     #[inline(always)]
     unsafe fn load(from: *const u32) -> Self {

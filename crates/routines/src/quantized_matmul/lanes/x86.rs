@@ -15,13 +15,14 @@ macro_rules! transposed {
 }
 
 macro_rules! lanes {
-    ($vector:ident, $float:ident, $count:literal, columns: $columns:literal, tile: $tile:expr,
+    ($vector:ident, $float:ident, $machine:ident, $count:literal, columns: $columns:literal, tile: $tile:expr,
      $($name:ident($($arg:ident: $ty:ty),*) -> $result:ty = $body:expr;)*) => {
         impl Lanes for $vector {
             const COUNT: usize = $count;
             const COLUMNS: usize = $columns;
             const FLOAT_TILE: [usize; 2] = $tile;
             type Float = $float;
+            type Machine = panoply_host::isa::$machine;
 
             $(#[inline(always)]
             unsafe fn $name($($arg: $ty),*) -> $result {
@@ -70,7 +71,7 @@ impl Dot for __m256i {
     }
 }
 
-lanes!(__m512i, __m512, 16, columns: 8, tile: [8, 3],
+lanes!(__m512i, __m512, Avx512Words, 16, columns: 8, tile: [8, 3],
     load(from: *const u32) -> Self = _mm512_loadu_si512(from.cast());
     store(self: Self, to: *mut u32) -> () = _mm512_storeu_si512(to.cast(), self);
     splat(word: u32) -> Self = _mm512_set1_epi32(word as i32);
@@ -122,7 +123,7 @@ lanes!(__m512i, __m512, 16, columns: 8, tile: [8, 3],
     };
 );
 
-lanes!(__m256i, __m256, 8, columns: 4, tile: [4, 3],
+lanes!(__m256i, __m256, Avx2, 8, columns: 4, tile: [4, 3],
     load(from: *const u32) -> Self = _mm256_loadu_si256(from.cast());
     store(self: Self, to: *mut u32) -> () = _mm256_storeu_si256(to.cast(), self);
     splat(word: u32) -> Self = _mm256_set1_epi32(word as i32);
