@@ -39,16 +39,13 @@ impl Compile for Imported {
         panoply_tensor::eval(&params.iter().map(Param::tensor).collect::<Vec<&Tensor>>())?;
         let captured = (options.opt_level != OptLevel::None).then(|| {
             let network = network.clone();
-            let run = move |(inputs, outputs): &mut Values, []: [&Tensor; 0]| match network.forward(inputs) {
-                Ok(found) => {
-                    *outputs = found;
-                    []
-                }
-                Err(error) => {
+            let run = move |(inputs, outputs): &mut Values, []: [&Tensor; 0]| {
+                match network.forward(inputs) {
+                    Ok(found) => *outputs = found,
                     // A mistake in one output fails the trace.
-                    outputs[0] = Tensor::from_mistake(error);
-                    []
+                    Err(error) => outputs[0] = Tensor::from_mistake(error),
                 }
+                []
             };
             Arc::new(jit_with_state(run))
         });
