@@ -1,6 +1,7 @@
 //! `panoply predict MODEL [DATA]`: runs a trained model on data, or generates text with it.
 
 mod output;
+mod replay;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -31,7 +32,8 @@ pub struct PredictCommand {
     #[arg(value_parser = run_dir::model_file())]
     model: PathBuf,
     /// Data: a table with the same columns, a text, an image or a folder of images, an IDX or NumPy file [default: the training
-    /// data]. A text model without data generates text.
+    /// data]. A text model without data generates text. Of a counterexample of `panoply verify --result`, the outputs of its input are
+    /// printed beside the stored ones.
     data: Option<PathBuf>,
     /// Output file: the rows of the data with all their columns, the line of each in the file, and the predictions. The extension selects
     /// the format. The terminal then shows only the summary
@@ -72,6 +74,9 @@ pub fn run(arguments: &PredictCommand) -> Result<ExitCode> {
     let choice = arguments.device.select()?;
     choice.explain();
     choice.device().scope(|| {
+        if let Some(path) = arguments.data.as_deref().filter(|path| replay::is_result(path)) {
+            return replay::run(arguments, &choice, path);
+        }
         let file = ModelFile::open(&arguments.model)?;
         let model = &file.model;
         if let Some(DataSchema { format: DataFormat::Text { vocabulary, context_length: time }, reading, .. }) =

@@ -1,6 +1,6 @@
 //! `panoply verify MODEL PROPERTY`: proves properties of a network for all inputs of a set.
 
-mod network;
+pub mod network;
 mod radius;
 
 use std::borrow::Cow;
@@ -147,7 +147,7 @@ pub fn run(arguments: &VerifyCommand) -> Result<ExitCode> {
 /// Checks the counterexample in a file.
 fn replay(network: &Network, question: &Question, path: &Path) -> Result<Report> {
     let started = std::time::Instant::now();
-    let input = vnncomp::read_input(path)?;
+    let input = vnncomp::read(path)?.input;
     let found = verify::check(&|x| network.forward(x), network.input_shape()?, &question.property, &input)?;
     let reason = || format!("the input in {} does not violate the property", path.display());
     let verdict = found.map_or_else(|| Verdict::Undecided(reason()), Verdict::Counterexample);

@@ -46,6 +46,15 @@ impl Precision {
         }
     }
 
+    /// Fails if an ONNX network would not compute in the element types of its file.
+    pub(crate) fn check_imported(self) -> Result<()> {
+        if self == Precision::F32 {
+            return Ok(());
+        }
+        let message = "an imported ONNX network computes in the element types of its file";
+        Err(Error::unsupported(message).note("use the precision f32"))
+    }
+
     /// Returns the tolerance of outputs relative to the largest: a few hundred ULP of f32 over many layers, some tens of ULP of the smaller
     /// types.
     fn tolerance(self) -> f64 {
@@ -83,20 +92,43 @@ pub struct CompiledModel {
 /// Number of random examples in a verification.
 const SAMPLES: usize = 4;
 
-/// Compiles a trained network for inference on the current device, such as the model of an ONNX file
-/// ([`Imported::to_model`](crate::onnx::Imported::to_model)), which computes in the element types of the file. With [`CompileOptions::verify`], it is run on random examples and must
-/// agree with the original network on another executor.
+/// A network that [`compile`] takes: a [`Model`], or an ONNX network with any number of inputs and outputs
+/// ([`Imported`](crate::onnx::Imported)).
+pub trait Compile {
+    /// The network compiled for inference.
+    type Compiled;
+
+    /// Compiles the network, as [`compile`] does.
+    ///
+    /// # Errors
+    /// As for [`compile`].
+    fn compile(&self, options: &CompileOptions) -> Result<Self::Compiled>;
+}
+
+/// Compiles a trained network for inference on the current device: a [`Model`], or an ONNX network
+/// ([`Imported`](crate::onnx::Imported)), which computes in the element types of its file. With [`CompileOptions::verify`], it is run on random
+/// examples and must agree with the original network on another executor.
 ///
-/// From [`OptLevel::Default`] on the forward pass is captured once for each input shape: the first [`CompiledModel::run`] with a shape
-/// builds and plans it, later ones replay it. The compiled model keeps the current parameters; later changes to the original network have
-/// no effect on it.
+/// From [`OptLevel::Default`] on the forward pass is captured once for each input shape: the first run with a shape builds and plans it, later
+/// ones replay it. The compiled network keeps the current parameters; later changes to the original network have no effect on it.
 ///
 /// # Errors
 /// If the network is invalid, or the verification or a property check fails.
-pub fn compile(model: &Model, options: &CompileOptions) -> Result<CompiledModel> {
-    if options.precision != Precision::F32 && has_imported(&model.network.layers) {
-        let message = "an imported ONNX network computes in the element types of its file";
-        return Err(Error::unsupported(message).note("use the precision f32"));
+pub fn compile<N: Compile>(network: &N, options: &CompileOptions) -> Result<N::Compiled> {
+    network.compile(options)
+}
+
+impl Compile for Model {
+    type Compiled = CompiledModel;
+
+    fn compile(&self, options: &CompileOptions) -> Result<CompiledModel> {
+        compile_model(self, options)
+    }
+}
+
+fn compile_model(model: &Model, options: &CompileOptions) -> Result<CompiledModel> {
+    if has_imported(&model.network.layers) {
+        options.precision.check_imported()?;
     }
     let mut folded = fold(model, options.opt_level)?;
     let (kept, _) = options.precision.dtypes();
@@ -166,7 +198,7 @@ impl CompiledModel {
     /// If the difference exceeds the tolerance of the precision, or a property does not hold.
     pub fn verify(&self, original: &Model, samples: &Tensor) -> Result<f64> {
         let device = Device::current()?;
-        let reference = Device::get(if device.device_string() == "cpu" { "cpu:checked" } else { "cpu" })?;
+        let reference = reference_for(&device)?;
         let output = self.run(samples)?;
         let have = output.to_vec::<f32>()?;
         let (numbers, shape) = (samples.to_vec::<f32>()?, samples.shape()?.dims().to_vec());
@@ -182,24 +214,46 @@ impl CompiledModel {
             let samples = Tensor::from_slice(&numbers, shape);
             there.forward(&samples, &mut ForwardContext::eval()).cast(DType::F32).to_vec::<f32>()
         })?;
-        let scale = want.iter().fold(f32::MIN_POSITIVE, |top, x| top.max(x.abs()));
-        let far = |at: usize| f64::from((have[at] - want[at]).abs() / scale);
-        let allowed = self.options.precision.tolerance();
-        if let Some(at) = (0..want.len()).find(|at| far(*at).is_nan() || far(*at) > allowed) {
-            let message = format!(
-                "verification failed: {device} gives {} at {:?} of the output, {reference} gives {}; \
-                 relative difference {:.1e}, tolerance {allowed:.1e}",
-                have[at],
-                place(at, output.shape()?.dims()),
-                want[at],
-                far(at)
-            );
-            return Err(
-                Error::mistake(message).note(format!("run `panoply selftest --device {device}` to find the operation"))
-            );
-        }
-        Ok((0..want.len()).map(far).fold(0.0, f64::max))
+        let found = Computed { numbers: &have, dims: output.shape()?.dims(), device: &device };
+        compare(&found, &want, &reference, self.options.precision)
     }
+}
+
+/// Outputs that a device computed.
+pub(crate) struct Computed<'a> {
+    /// The elements.
+    pub numbers: &'a [f32],
+    /// The shape.
+    pub dims: &'a [usize],
+    /// The device.
+    pub device: &'a Device,
+}
+
+/// Returns the executor with which those of a device are compared.
+pub(crate) fn reference_for(device: &Device) -> Result<Device> {
+    Device::get(if device.device_string() == "cpu" { "cpu:checked" } else { "cpu" })
+}
+
+/// Compares outputs with those of another executor. Returns the largest difference relative to the largest magnitude of the reference.
+pub(crate) fn compare(found: &Computed<'_>, want: &[f32], reference: &Device, precision: Precision) -> Result<f64> {
+    let Computed { numbers: have, dims, device } = found;
+    let scale = want.iter().fold(f32::MIN_POSITIVE, |top, x| top.max(x.abs()));
+    let far = |at: usize| f64::from((have[at] - want[at]).abs() / scale);
+    let allowed = precision.tolerance();
+    if let Some(at) = (0..want.len()).find(|at| far(*at).is_nan() || far(*at) > allowed) {
+        let message = format!(
+            "verification failed: {device} gives {} at {:?} of the output, {reference} gives {}; \
+             relative difference {:.1e}, tolerance {allowed:.1e}",
+            have[at],
+            place(at, dims),
+            want[at],
+            far(at)
+        );
+        return Err(
+            Error::mistake(message).note(format!("run `panoply selftest --device {device}` to find the operation"))
+        );
+    }
+    Ok((0..want.len()).map(far).fold(0.0, f64::max))
 }
 
 impl Layer for CompiledModel {

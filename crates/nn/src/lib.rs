@@ -7,12 +7,13 @@
 //!
 //! In reading order: [`module`], [`layer`], [`layers`], [`init`], [`optim`], [`network`], [`data`], [`evaluate`](mod@evaluate),
 //! [`trainer`], [`process_group`], `trainer_memory`, [`metrics`], [`checkpoint`], `trainer_checkpoint`, [`state_dict`], `onnx_import`, [`onnx`],
-//! [`generate`], [`property`](mod@property), [`compiled`], [`conformance`], [`nearest`].
+//! [`generate`], [`property`](mod@property), [`compiled`], `compiled_onnx`, [`conformance`], [`nearest`].
 
 #![forbid(unsafe_code)]
 
 pub mod checkpoint;
 pub mod compiled;
+mod compiled_onnx;
 pub mod conformance;
 pub mod data;
 pub mod evaluate;
@@ -41,6 +42,7 @@ mod trainer_memory;
 mod trainer_sharding;
 
 pub use compiled::{CompiledModel, compile};
+pub use compiled_onnx::CompiledOnnx;
 pub use evaluate::{Evaluation, Metric, evaluate, predict};
 pub use layer::{ForwardContext, Layer};
 pub use layers::*;

@@ -10,6 +10,7 @@ mod fold;
 mod graph;
 mod layer;
 mod message;
+pub mod onnx_proto;
 mod operators;
 mod parameters;
 mod structure;
@@ -26,6 +27,7 @@ use panoply_tensor::{DType, Device, Error, ReadBudget, Result, Shape, Tensor};
 use crate::module::Param;
 use convert::{Converter, all_nodes, all_tensors, called};
 use graph::{Graph, Value};
+use onnx_proto::data_type;
 pub use operators::{SupportedOperator, supported_operators};
 use parameters::Role;
 pub use structure::BUFFERS;
@@ -480,19 +482,19 @@ fn input(info: &message::ValueInfo) -> Result<Input, String> {
 /// Returns the element type with this number in `TensorProto.DataType`.
 fn dtype(kind: i64) -> Result<DType, String> {
     Ok(match kind {
-        1 => DType::F32,
-        2 => DType::U8,
-        3 => DType::I8,
-        4 => DType::U16,
-        5 => DType::I16,
-        6 => DType::I32,
-        7 => DType::I64,
-        9 => DType::Bool,
-        10 => DType::F16,
-        11 => DType::F64,
-        12 => DType::U32,
-        13 => DType::U64,
-        16 => DType::BF16,
+        data_type::FLOAT => DType::F32,
+        data_type::UINT8 => DType::U8,
+        data_type::INT8 => DType::I8,
+        data_type::UINT16 => DType::U16,
+        data_type::INT16 => DType::I16,
+        data_type::INT32 => DType::I32,
+        data_type::INT64 => DType::I64,
+        data_type::BOOL => DType::Bool,
+        data_type::FLOAT16 => DType::F16,
+        data_type::DOUBLE => DType::F64,
+        data_type::UINT32 => DType::U32,
+        data_type::UINT64 => DType::U64,
+        data_type::BFLOAT16 => DType::BF16,
         _ => return Err(format!("the element type {kind} is not supported")),
     })
 }

@@ -61,6 +61,8 @@ pub enum Fault {
     Clip,
     /// A NaN or an infinite bound counts as a proof.
     Infinite,
+    /// Constraints are combined with negative multipliers.
+    Combination,
 }
 
 thread_local! {

@@ -2,7 +2,7 @@
 //!
 //! In the order of data flow: [`vnnlib`] and [`claim`] (the property as cases of forbidden outputs), [`Program`](panoply_tensor::Program) (the graph of
 //! the function), [`steps`] (the graph with inlined calls, over flat arrays), [`fuse`] (functions of one element), [`values`] (interval bounds of
-//! every step), [`univariate`], `growth`, `enclosure` and `planes` (linear bounds of scalar operations), [`backward`] (linear bounds of the network), [`split`] and [`dual`] (splits of ReLUs, optimized slopes), `lanes` (their inner
+//! every step), [`univariate`], `growth`, `enclosure` and `planes` (linear bounds of scalar operations), [`backward`] (linear bounds of the network), [`split`] and [`dual`] (splits of ReLUs, optimized slopes), [`leaf`] (linear programs), `lanes` (their inner
 //! loops), [`attack`] (counterexamples), `device_bounds` and `device_check` (outputs of the device beside their bounds), [`search`] (branch and bound over boxes of inputs), [`radius`] (bisection of the size of a ball), `prove` (claims stated in Rust). [`vnncomp`] reads and writes the competition's files. [`interval`], [`functions`] and [`decimal`] enclose
 //! numbers that floats do not represent.
 //!
@@ -26,6 +26,7 @@ pub mod fuse;
 mod growth;
 pub mod interval;
 mod lanes;
+pub mod leaf;
 mod planes;
 mod property;
 mod prove;

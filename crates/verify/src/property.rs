@@ -122,6 +122,18 @@ impl Constraint {
     pub fn includes(&self, value: Interval) -> bool {
         if self.is_strict { value.hi < 0.0 } else { value.hi <= 0.0 }
     }
+
+    /// Returns a lower bound of the left side from that of its row, corrected for the widths of the coefficients and for the constant.
+    pub fn at_least(&self, bound: f64, inputs: &[Interval], outputs: &[Interval]) -> f64 {
+        let cost = |coefficients: &[Interval], values: &[Interval]| {
+            let wide = coefficients.iter().zip(values).filter(|(coefficient, _)| !coefficient.is_point());
+            wide.map(|(coefficient, value)| (coefficient.hi - coefficient.lo) * value.magnitude()).sum::<f64>()
+        };
+        let cost = cost(&self.input, inputs) + cost(&self.output, outputs);
+        #[cfg(test)]
+        let bound = if crate::fault::is(crate::fault::Fault::Constraint) { bound + 1.0 } else { bound };
+        ((bound + self.constant.lo).next_down() - 2.0 * cost).next_down()
+    }
 }
 
 /// Returns the product, which is exact for the coefficients 1 and -1.

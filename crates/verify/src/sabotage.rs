@@ -11,9 +11,9 @@ use crate::dual;
 use crate::fault::{self, Fault, Rule};
 use crate::fuse;
 use crate::interval::Interval;
-use crate::property::Constraint;
+use crate::leaf::Leaf;
+use crate::property::{self, Constraint};
 use crate::region::Open;
-use crate::search::at_least;
 use crate::split::{Duals, Split};
 use crate::steps::{self, Step, Steps};
 use crate::values::{self, Arithmetic};
@@ -139,6 +139,7 @@ fn faults() -> Vec<Fault> {
         Fault::Ends,
         Fault::Multiplier,
         Fault::Split,
+        Fault::Combination,
     ]);
     intervals
         .chain(linear.map(Fault::Coefficients))
@@ -226,11 +227,11 @@ fn wrong_region(rng: &mut Rng) -> Option<String> {
         is_strict: false,
     };
     // The row's bound is that of 1·y for y in 1..2; the least value is 0.9 - 0.5.
-    let least = at_least(&constraint, 1.0, &[Interval::point(0.0)], &[Interval { lo: 1.0, hi: 2.0 }]);
+    let least = constraint.at_least(1.0, &[Interval::point(0.0)], &[Interval { lo: 1.0, hi: 2.0 }]);
     if least > 0.4 {
         return Some(format!("{least} is above 0.4"));
     }
-    let unknown = at_least(&constraint, f64::NEG_INFINITY, &[Interval::point(0.0)], &[Interval::ENTIRE]);
+    let unknown = constraint.at_least(f64::NEG_INFINITY, &[Interval::point(0.0)], &[Interval::ENTIRE]);
     if unknown > 0.0 {
         return Some(format!("an unknown value has the bound {unknown}"));
     }
@@ -302,6 +303,23 @@ fn wrong_split(steps: &Steps, rng: &mut Rng) -> Option<String> {
     None
 }
 
+/// Returns a contradiction between a proof by a combination of constraints and the inputs, all of which satisfy them: -2 ≤ x ≤ 1 for x in 0..1.
+fn wrong_combination(steps: &Steps) -> Option<String> {
+    let input = [Interval::new(0.0, 1.0); 2];
+    let (bounds, _) = tightened(steps, &input, &[]);
+    let constraint = |sign: f64, constant: f64| Constraint {
+        input: vec![Interval::point(0.0); 2],
+        output: vec![Interval::point(sign), Interval::point(0.0)],
+        constant: Interval::point(constant),
+        is_strict: false,
+    };
+    let case = property::Case { ranges: Vec::new(), constraints: vec![constraint(1.0, -2.0), constraint(-1.0, -1.0)] };
+    let leaf = Leaf { steps, bounds: &bounds, input: &input, splits: &[] };
+    let wrong = [[-1.0, 0.0], [0.0, -1.0], [-1.0, -1.0], [1.0, 1.0]];
+    let found = wrong.iter().find(|multipliers| leaf.is_excluded_by(&case, *multipliers));
+    found.map(|multipliers| format!("the multipliers {multipliers:?} exclude inputs that satisfy the case"))
+}
+
 /// Returns a contradiction between the bounds of Float and f32 arithmetic: |x| + 3·10⁵, inside a function, loses most digits of x.
 fn wrong_error(rng: &mut Rng) -> Option<String> {
     let run = |x: &Tensor| Ok((x.abs() + 3e5).abs() - 3e5);
@@ -329,7 +347,8 @@ fn check(compiled: &[(&'static str, Steps)], fault: Option<Fault>) -> Option<Str
             compiled.iter().find_map(|(name, steps)| Some(format!("{name}: {}", contradiction(steps, &mut rng)?)));
         let splits =
             compiled.iter().find(|(name, _)| *name == "relus").and_then(|(_, steps)| wrong_split(steps, &mut rng));
-        found.or(splits).or_else(|| wrong_region(&mut rng)).or_else(|| wrong_error(&mut rng))
+        let combined = compiled.iter().find(|(name, _)| *name == "neg").and_then(|(_, steps)| wrong_combination(steps));
+        found.or(splits).or(combined).or_else(|| wrong_region(&mut rng)).or_else(|| wrong_error(&mut rng))
     };
     match fault {
         Some(fault) => fault::with(fault, all),

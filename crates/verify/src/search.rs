@@ -16,6 +16,7 @@ use crate::backward::{Known, Lower, Rows, lower, tightened_with};
 use crate::dual;
 use crate::fuse;
 use crate::interval::Interval;
+use crate::leaf::{self, Decision, Leaf};
 use crate::property::{Constraint, Property};
 use crate::region::{Open, Region};
 use crate::report::{Counterexample, Progress, Report, Verdict};
@@ -246,6 +247,7 @@ impl State {
 }
 
 struct Search<'a> {
+    has_relu: bool,
     /// True if the sets have too many inputs to split them.
     splits_relus: bool,
     steps: &'a Steps,
@@ -278,6 +280,7 @@ impl<'a> Search<'a> {
         let has_relu = steps.steps.iter().any(|entry| matches!(entry.step, Step::Relu(_)));
         let splits_relus = has_relu && waiting.iter().any(wide);
         Search {
+            has_relu,
             splits_relus,
             steps,
             real,
@@ -393,8 +396,13 @@ impl<'a> Search<'a> {
         if self.splits_relus {
             return self.examine_relus(region, &bounds, known, left);
         }
+        let is_leaf = self.has_relu && leaf::undecided(self.steps, &bounds) <= leaf::MAX_UNDECIDED;
+        let (left, point) = if is_leaf { self.decide(region, &bounds, left) } else { (left, None) };
+        if left.is_empty() {
+            return Outcome::Proven;
+        }
         let halves = region.split(&left, known);
-        self.outcome(&left, halves)
+        self.outcome(&left, point, halves)
     }
 
     /// Optimizes the bounds of the cases that are left, and splits a ReLU, or an input if no ReLU is left.
@@ -412,7 +420,7 @@ impl<'a> Search<'a> {
                 || cases.iter().all(|case| {
                     // All bounds of a case are taken, so that those of the next one follow.
                     let bounds = self.property.cases[*case].constraints.iter().zip(found.by_ref());
-                    let least = bounds.map(|(constraint, bound)| at_least(constraint, *bound, &region.input, outputs));
+                    let least = bounds.map(|(constraint, bound)| constraint.at_least(*bound, &region.input, outputs));
                     least.fold(f64::NEG_INFINITY, f64::max) > 0.0
                 })
         };
@@ -422,18 +430,56 @@ impl<'a> Search<'a> {
         if left.is_empty() {
             return Outcome::Proven;
         }
-        let cases_left: Vec<usize> = left.iter().map(|open| open.case).collect();
-        let rows_left = self.row_indices(&cases, &cases_left);
-        let halves = match dual::choose(self.steps, bounds, &optimized, &rows_left) {
-            Some(at) => region.split_relu(&left, known, at, &optimized.duals, &rows_left),
+        let rows_of = |left: &[Open<'_>]| {
+            let cases_left: Vec<usize> = left.iter().map(|open| open.case).collect();
+            self.row_indices(&cases, &cases_left)
+        };
+        let choice = dual::choose(self.steps, bounds, &optimized, &rows_of(&left));
+        let is_leaf = choice.is_none() || leaf::undecided(self.steps, bounds) <= leaf::MAX_UNDECIDED;
+        let (left, point) = if is_leaf { self.decide(region, bounds, left) } else { (left, None) };
+        if left.is_empty() {
+            return Outcome::Proven;
+        }
+        let halves = match choice {
+            Some(at) => region.split_relu(&left, known, at, &optimized.duals, &rows_of(&left)),
             None => region.split(&left, known),
         };
-        self.outcome(&left, halves)
+        self.outcome(&left, point, halves)
     }
 
-    /// Returns the outcome of a box with cases that are left.
-    fn outcome(&self, left: &[Open<'_>], halves: Option<Box<[Region; 2]>>) -> Outcome {
-        match self.candidate(left) {
+    /// Decides cases by linear programs. Returns those that are left, and a point that violates the property in real arithmetic.
+    fn decide<'r>(
+        &self,
+        region: &Region,
+        bounds: &[Bounds<'_>],
+        left: Vec<Open<'r>>,
+    ) -> (Vec<Open<'r>>, Option<(usize, Vec<f32>)>) {
+        let leaf = Leaf { steps: self.steps, bounds, input: &region.input, splits: &region.splits };
+        let (mut open, mut point) = (Vec::new(), None);
+        for one in left {
+            let case = &self.property.cases[one.case];
+            match leaf.decide(case) {
+                Decision::Excluded => continue,
+                Decision::Point(found) if point.is_none() => {
+                    let found = attack::point_of(case, found.into_iter());
+                    let found = found.filter(|found| attack::is_real(self.real, case, found));
+                    point = found.map(|found| (one.case, found));
+                }
+                Decision::Point(_) | Decision::Unsolved => {}
+            }
+            open.push(one);
+        }
+        (open, point)
+    }
+
+    /// Returns the outcome of a box with cases that are left, and a point of one of them.
+    fn outcome(
+        &self,
+        left: &[Open<'_>],
+        point: Option<(usize, Vec<f32>)>,
+        halves: Option<Box<[Region; 2]>>,
+    ) -> Outcome {
+        match point.or_else(|| self.candidate(left)) {
             Some((case, point)) => Outcome::Candidate(case, point, halves),
             None => halves.map_or(Outcome::Unresolved, Outcome::Split),
         }
@@ -467,7 +513,7 @@ impl<'a> Search<'a> {
         for case in cases {
             let constraints = &self.property.cases[*case].constraints;
             let linear = constraints.iter().enumerate().map(|(n, constraint)| {
-                let least = at_least(constraint, found.bounds[row + n], &region.input, outputs);
+                let least = constraint.at_least(found.bounds[row + n], &region.input, outputs);
                 (least, &found.slopes[(row + n) * inputs..][..inputs])
             });
             let linear = linear.collect();
@@ -519,16 +565,4 @@ enum Outcome {
     Unresolved,
     /// A candidate point for this case, and the halves of the box.
     Candidate(usize, Vec<f32>, Option<Box<[Region; 2]>>),
-}
-
-/// Returns a lower bound of a constraint from that of its row, corrected for the widths of its coefficients and its constant.
-pub fn at_least(constraint: &Constraint, bound: f64, inputs: &[Interval], outputs: &[Interval]) -> f64 {
-    let cost = |coefficients: &[Interval], values: &[Interval]| {
-        let wide = coefficients.iter().zip(values).filter(|(coefficient, _)| !coefficient.is_point());
-        wide.map(|(coefficient, value)| (coefficient.hi - coefficient.lo) * value.magnitude()).sum::<f64>()
-    };
-    let cost = cost(&constraint.input, inputs) + cost(&constraint.output, outputs);
-    #[cfg(test)]
-    let bound = if crate::fault::is(crate::fault::Fault::Constraint) { bound + 1.0 } else { bound };
-    ((bound + constraint.constant.lo).next_down() - 2.0 * cost).next_down()
 }

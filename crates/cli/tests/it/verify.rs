@@ -139,6 +139,7 @@ fn competition_files(dir: &TempDir) {
     assert_eq!(verify("violated.vnnlib.gz", "--result").0, Some(5));
     let found = result();
     assert!(found.starts_with("sat\n((X_0 ") && found.contains("(Y_1 "), "{found}");
+    replay_by_predict(dir, &found);
     // It is a counterexample of the one property and not of the other.
     assert_eq!(verify("violated.vnnlib", "--replay").0, Some(5));
     let (code, output) = verify("proven.vnnlib", "--replay");
@@ -151,6 +152,53 @@ fn competition_files(dir: &TempDir) {
     if cfg!(unix) {
         entry_scripts(dir);
     }
+}
+
+/// `predict` computes the outputs of the input that `verify` found, which violate the property `Y_0 < -1e6`.
+fn replay_by_predict(dir: &TempDir, found: &str) {
+    // The ONNX file and the model that it was exported from, whose outputs can differ by rounding.
+    for (model, tolerance) in [("net.onnx", 0.0), ("net.onnx.gz", 0.0), ("run", 1e-4)] {
+        let document = dir.json(&["predict", model, "result.txt"]);
+        let numbers = |key: &str| -> Vec<f64> {
+            document[key].as_array().unwrap().iter().map(|number| number.as_f64().unwrap()).collect()
+        };
+        let (input, output, stored) = (numbers("input"), numbers("output"), numbers("stored_output"));
+        assert_eq!((input.len(), output.len(), stored.len()), (2, 2, 2), "{document}");
+        assert!(input.iter().all(|x| (0.0..=1.0).contains(x)) && output[0] >= -1e6, "{document}");
+        let assigned = |name: &str| -> f64 {
+            let (_, after) = found.split_once(&format!("({name} ")).unwrap();
+            after.split_once(')').unwrap().0.parse().unwrap()
+        };
+        for (name, value) in [("X_0", input[0]), ("X_1", input[1]), ("Y_0", stored[0]), ("Y_1", stored[1])] {
+            assert_eq!(assigned(name) as f32, value as f32, "{name} in {found}");
+        }
+        let largest = (0..2).map(|n| (output[n] - stored[n]).abs()).fold(0.0, f64::max);
+        assert!(largest <= tolerance, "{model}: {document}");
+        assert!((document["largest_difference"].as_f64().unwrap() - largest).abs() < 1e-9, "{document}");
+    }
+    let shown = text(&dir.run(&["predict", "net.onnx", "result.txt"]).stdout);
+    assert!(shown.starts_with("X_0 = ") && shown.contains("Y_1 = ") && shown.contains(" (stored "), "{shown}");
+    assert!(shown.ends_with("largest difference from the stored outputs: 0\n"), "{shown}");
+    // Other stored outputs, and none.
+    dir.write("other.txt", "((X_0 0.5) (X_1 0.25) (Y_0 1e9) (Y_1 0))");
+    let document = dir.json(&["predict", "net.onnx", "other.txt"]);
+    assert!(document["largest_difference"].as_f64().unwrap() > 9e8, "{document}");
+    dir.write("other.txt", "((X_0 0.5) (X_1 0.25))");
+    let document = dir.json(&["predict", "net.onnx", "other.txt"]);
+    assert!(document["stored_output"].is_null() && document["largest_difference"].is_null(), "{document}");
+    for (content, expected) in [
+        ("unsat\n", "other.txt:1:1: the verdict is `unsat`; the file contains no counterexample"),
+        ("sat\n((X_0 0.5)\n(X_1 half))", "other.txt:3:6: expected the value of X_1, found `half`"),
+        ("sat\n((X_0 0.5)", "other.txt:2:12: expected `(` or `)`, found the end of the file"),
+        ("((X_0 0.5) (X_1 1) (X_2 1))", "other.txt: the counterexample has 3 inputs, but net.onnx has 2"),
+        ("((X_0 0.5) (X_1 1) (Y_0 1))", "other.txt: the counterexample has 1 outputs, but net.onnx has 2"),
+    ] {
+        dir.write("other.txt", content);
+        let stderr = dir.refused(&["predict", "net.onnx", "other.txt"]);
+        assert!(stderr.contains(expected), "{expected}: {stderr}");
+    }
+    let stderr = dir.refused(&["predict", "net.onnx", "result.txt", "--output", "out.csv"]);
+    assert!(stderr.contains("--output: result.txt is a counterexample of one input"), "{stderr}");
 }
 
 fn entry_scripts(dir: &TempDir) {

@@ -14,7 +14,7 @@ use panoply_tensor::{Device, Result};
 
 use crate::fixtures::path;
 
-use limited::{Random, each_seed, in_child, mutate};
+use limited::{FULL, Random, each_seed, in_child, mutate};
 
 /// Reads a model, and encodes a text with its tokenizer.
 fn model(path: &Path) -> Result<()> {
@@ -54,7 +54,7 @@ fn copied(name: &str, to: &Path) -> PathBuf {
 fn variants(folder: &Path, file: &Path, (whole, first): (&Path, usize), read: fn(&Path) -> Result<()>) {
     let bytes = std::fs::read(file).unwrap();
     read(whole).unwrap_or_else(|error| panic!("{} without changes: {error}", file.display()));
-    each_seed(folder, &file.display().to_string(), |seed| {
+    each_seed(folder, &file.display().to_string(), FULL, |seed| {
         let (mut head, tail) = (bytes[..first.min(bytes.len())].to_vec(), &bytes[first.min(bytes.len())..]);
         mutate(&mut head, &mut Random(seed));
         // Another file, since a mapped one must not change.

@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 
 use panoply_tensor::{Error, Result, Tensor};
 
-use super::proto::{Graph, INT64, Value};
+use super::proto::{Graph, Value};
 use crate::layers::{Activation, Nonlinearity, sinusoidal_positional_encoding};
 use crate::network::layer_spec::{
     ConvTransposeSpec, PoolSpec, RnnSpec, Sublayers, TransformerDecoderSpec, TransformerEncoderSpec,
 };
 use crate::network::{LayerSpec, Network};
+use crate::onnx_import::onnx_proto::data_type::INT64;
 
 /// Writer of one layer.
 pub struct Writer<'a> {

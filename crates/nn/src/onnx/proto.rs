@@ -4,6 +4,10 @@
 
 use panoply_tensor::{Result, Tensor};
 
+use crate::onnx_import::onnx_proto::{
+    attribute, attribute_type, data_type, dimension, entry, graph, model, node, opset, shape, tensor, tensor_type,
+    value_info, value_type,
+};
 use crate::onnx_import::wire::{Message, described_constant};
 
 /// The value of an attribute.
@@ -57,10 +61,10 @@ pub enum Data<'a> {
     Beside(&'a str),
 }
 
-const FLOAT: i64 = 1;
-/// The type number of i64.
-pub const INT64: i64 = 7;
-const BOOL: i64 = 9;
+/// Version of the file format.
+const IR_VERSION: i64 = 8;
+/// Location of a constant in another file (`TensorProto.DataLocation`).
+const EXTERNAL: i64 = 1;
 
 /// Constants with fewer bytes are always stored in the file itself.
 const SMALL_BYTES: u64 = 1024;
@@ -82,29 +86,35 @@ impl Graph {
 
     /// Adds an operator.
     pub fn node(&mut self, operator: &str, inputs: &[&str], output: &str, attributes: &[(&str, Value)]) {
-        let mut node = Message::default();
+        let mut written = Message::default();
         for input in inputs {
-            node = node.text(1, input);
+            written = written.text(node::INPUT, input);
         }
-        node = node.text(2, output).text(3, output).text(4, operator);
+        written = written.text(node::OUTPUT, output).text(node::NAME, output).text(node::OP_TYPE, operator);
         for (name, value) in attributes {
-            let attribute = Message::default().text(1, name);
-            let attribute = match value {
-                Value::Float(value) => attribute.float(2, *value as f32).number(20, 1),
-                Value::Int(value) => attribute.number(3, *value).number(20, 2),
-                Value::Text(value) => attribute.text(4, value).number(20, 3),
-                Value::Ints(values) => values.iter().fold(attribute, |a, value| a.number(8, *value)).number(20, 7),
-                Value::Texts(values) => values.iter().fold(attribute, |a, value| a.text(9, value)).number(20, 8),
+            let named = Message::default().text(attribute::NAME, name);
+            let (filled, kind) = match value {
+                Value::Float(value) => (named.float(attribute::F, *value as f32), attribute_type::FLOAT),
+                Value::Int(value) => (named.number(attribute::I, *value), attribute_type::INT),
+                Value::Text(value) => (named.text(attribute::S, value), attribute_type::STRING),
+                Value::Ints(values) => {
+                    let add = |named: Message, value: &i64| named.number(attribute::INTS, *value);
+                    (values.iter().fold(named, add), attribute_type::INTS)
+                }
+                Value::Texts(values) => {
+                    let add = |named: Message, value: &&str| named.text(attribute::STRINGS, value);
+                    (values.iter().fold(named, add), attribute_type::STRINGS)
+                }
             };
-            node = node.message(5, &attribute);
+            written = written.message(node::ATTRIBUTE, &filled.number(attribute::TYPE, kind));
         }
-        self.add(1, &node);
+        self.add(graph::NODE, &written);
     }
 
     /// Adds an entry of the model's metadata (`metadata_props`).
     pub fn metadata(&mut self, key: &str, value: &str) {
-        let entry = Message::default().text(1, key).text(2, value);
-        self.metadata = std::mem::take(&mut self.metadata).message(14, &entry);
+        let written = Message::default().text(entry::KEY, key).text(entry::VALUE, value);
+        self.metadata = std::mem::take(&mut self.metadata).message(model::METADATA_PROPS, &written);
     }
 
     /// Marks a constant as one that is not trained.
@@ -129,24 +139,24 @@ impl Graph {
 
     /// Adds a scalar f32 constant.
     pub fn float(&mut self, name: &str, value: f32) {
-        self.constant(name, &[], FLOAT, &value.to_le_bytes());
+        self.constant(name, &[], data_type::FLOAT, &value.to_le_bytes());
     }
 
     /// Adds a bool constant with this shape.
     pub fn bools(&mut self, name: &str, dims: &[usize], values: &[bool]) {
         let bytes: Vec<u8> = values.iter().map(|value| u8::from(*value)).collect();
-        self.constant(name, dims, BOOL, &bytes);
+        self.constant(name, dims, data_type::BOOL, &bytes);
     }
 
     /// Adds an i64 constant, a vector or, if `scalar`, a scalar.
     pub fn integers(&mut self, name: &str, values: &[i64], scalar: bool) {
         let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
         let dims = if scalar { vec![] } else { vec![values.len()] };
-        self.constant(name, &dims, INT64, &bytes);
+        self.constant(name, &dims, data_type::INT64, &bytes);
     }
 
     fn constant(&mut self, name: &str, dims: &[usize], kind: i64, bytes: &[u8]) {
-        self.add(5, &described_constant(name, dims, kind).bytes(9, bytes));
+        self.add(graph::INITIALIZER, &described_constant(name, dims, kind).bytes(tensor::RAW_DATA, bytes));
     }
 
     fn add(&mut self, field: u64, message: &Message) {
@@ -175,7 +185,7 @@ impl Graph {
         self.node("Identity", &[value], "output", &[]);
         let (mut end, mut constants) = (0u64, Vec::new());
         for floats in &self.floats {
-            let described = described_constant(&floats.name, &floats.dims, FLOAT);
+            let described = described_constant(&floats.name, &floats.dims, data_type::FLOAT);
             constants.push(match data {
                 Data::Beside(location) if floats.bytes() >= SMALL_BYTES => {
                     let offset = end.next_multiple_of(PAGE_BYTES);
@@ -188,25 +198,28 @@ impl Graph {
             });
         }
         let last = Message::default()
-            .text(2, "panoply")
-            .message(11, &described("input", &self.input))
-            .message(12, &described("output", lengths));
+            .text(graph::NAME, "panoply")
+            .message(graph::INPUT, &described("input", &self.input))
+            .message(graph::OUTPUT, &described("output", lengths));
         let sizes: Vec<u64> = constants.iter().map(|(described, raw)| described.0.len() as u64 + raw).collect();
         let all: u64 = sizes.iter().map(|size| delimited(*size)).sum();
-        let model = Message::default().number(1, 8).text(2, "panoply").text(3, env!("CARGO_PKG_VERSION"));
-        write(&model.head(7, (self.nodes.0.len() + last.0.len()) as u64 + all).0)?;
+        let written = Message::default()
+            .number(model::IR_VERSION, IR_VERSION)
+            .text(model::PRODUCER_NAME, "panoply")
+            .text(model::PRODUCER_VERSION, env!("CARGO_PKG_VERSION"));
+        write(&written.head(model::GRAPH, (self.nodes.0.len() + last.0.len()) as u64 + all).0)?;
         write(&self.nodes.0)?;
         for ((floats, (described, raw)), size) in self.floats.iter().zip(constants).zip(sizes) {
-            write(&Message::default().head(5, size).0)?;
+            write(&Message::default().head(graph::INITIALIZER, size).0)?;
             write(&described.0)?;
             if raw > 0 {
-                write(&Message::default().head(9, floats.bytes()).0)?;
+                write(&Message::default().head(tensor::RAW_DATA, floats.bytes()).0)?;
                 write(&floats.values.to_bytes()?)?;
             }
         }
         write(&last.0)?;
-        let opset = Message::default().text(1, "").number(2, super::OPSET);
-        write(&Message::default().message(8, &opset).0)?;
+        let own = Message::default().text(opset::DOMAIN, "").number(opset::VERSION, super::OPSET);
+        write(&Message::default().message(model::OPSET_IMPORT, &own).0)?;
         write(&self.metadata.0)
     }
 }
@@ -214,8 +227,9 @@ impl Graph {
 /// Describes a constant whose values are in a second file.
 fn stored_beside(described: Message, location: &str, offset: u64, length: u64) -> Message {
     let place = [("location", location.to_string()), ("offset", offset.to_string()), ("length", length.to_string())];
-    let entries = place.iter().map(|(key, value)| Message::default().text(1, key).text(2, value));
-    entries.fold(described, |tensor, entry| tensor.message(13, &entry)).number(14, 1)
+    let entries = place.iter().map(|(key, value)| Message::default().text(entry::KEY, key).text(entry::VALUE, value));
+    let located = entries.fold(described, |described, entry| described.message(tensor::EXTERNAL_DATA, &entry));
+    located.number(tensor::DATA_LOCATION, EXTERNAL)
 }
 
 /// Returns the size of a field with its tag and length; all field numbers are below 16.
@@ -225,10 +239,11 @@ fn delimited(bytes: u64) -> u64 {
 
 /// Describes a float value with a dynamic batch.
 fn described(name: &str, lengths: &[usize]) -> Message {
-    let batch = Message::default().text(2, "batch");
-    let shape = lengths.iter().fold(Message::default().message(1, &batch), |shape, length| {
-        shape.message(1, &Message::default().number(1, *length as i64))
+    let batch = Message::default().text(dimension::DIM_PARAM, "batch");
+    let dims = lengths.iter().fold(Message::default().message(shape::DIM, &batch), |dims, length| {
+        dims.message(shape::DIM, &Message::default().number(dimension::DIM_VALUE, *length as i64))
     });
-    let tensor = Message::default().number(1, FLOAT).message(2, &shape);
-    Message::default().text(1, name).message(2, &Message::default().message(1, &tensor))
+    let tensor = Message::default().number(tensor_type::ELEM_TYPE, data_type::FLOAT).message(tensor_type::SHAPE, &dims);
+    let of_tensor = Message::default().message(value_type::TENSOR_TYPE, &tensor);
+    Message::default().text(value_info::NAME, name).message(value_info::TYPE, &of_tensor)
 }

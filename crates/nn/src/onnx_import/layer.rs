@@ -44,6 +44,46 @@ impl Imported {
         Ok(Imported { params: self.params.clone(), ..moved })
     }
 
+    /// Returns the network with its constants on this device.
+    pub(crate) fn for_device(&self, device: &Device) -> Result<Imported> {
+        if self.device == *device { Ok(self.clone()) } else { self.on_device(device) }
+    }
+
+    /// Fails unless there are as many inputs as the file has, of its element types and of the lengths that it gives.
+    pub(crate) fn check_inputs(&self, inputs: &[Tensor]) -> Result<()> {
+        if inputs.len() != self.inputs.len() {
+            let names: Vec<String> = self.inputs.iter().map(|input| format!("`{}`", input.name)).collect();
+            return Err(Error::mistake(format!(
+                "the ONNX network has {} inputs ({}), but {} were passed",
+                names.len(),
+                names.join(", "),
+                inputs.len()
+            )));
+        }
+        for (tensor, info) in inputs.iter().zip(&self.inputs) {
+            let found = tensor.shape()?.dims();
+            // Without axes the file does not give the shape, or it is a scalar.
+            let fits = info.dims.is_empty()
+                || (found.len() == info.dims.len()
+                    && info.dims.iter().zip(found).all(|(own, found)| own.is_none_or(|own| own == *found)));
+            if fits && tensor.dtype() == info.dtype {
+                continue;
+            }
+            let length = |dim: &Option<usize>| dim.map_or("dynamic".to_string(), |dim| dim.to_string());
+            let expected = info.dims.iter().map(length).collect::<Vec<String>>().join(", ");
+            let (name, dtype) = (&info.name, info.dtype);
+            let message = match fits {
+                true => {
+                    format!("the input `{name}` of the ONNX network holds {dtype}, but {} was passed", tensor.dtype())
+                }
+                false => format!("the input `{name}` of the ONNX network has the shape [{expected}], got {found:?}"),
+            };
+            let error = Error::mistake(message);
+            return Err(if fits { error.note("cast it with `.cast(DType::…)`") } else { error });
+        }
+        Ok(())
+    }
+
     /// Returns the output of a batch, whose first axis has the length of that of the input.
     fn forward_batch(&self, input: &Tensor) -> Result<Tensor> {
         let info = self.single_input()?;

@@ -1,9 +1,10 @@
-//! Protocol Buffers messages of an ONNX model, parsed without copying tensor data. Field numbers are those of `onnx.proto`.
+//! Protocol Buffers messages of an ONNX model, parsed without copying tensor data.
 //!
 //! The input is untrusted. Every length is checked against the number of remaining bytes, and graphs are nested to a limited depth. Memory
 //! is reserved in the read budget before it is allocated, because an empty message of two bytes becomes a struct of several hundred bytes.
 
 use super::Memory;
+use super::onnx_proto as proto;
 
 /// A parsed message, or a description of the error.
 pub type Parsed<T> = Result<T, String>;
@@ -284,13 +285,13 @@ pub fn model<'a>(bytes: &'a [u8], memory: &Memory<'_>) -> Parsed<Model<'a>> {
     let mut model = Model::default();
     fields(bytes, |number, field| {
         match number {
-            1 => model.ir_version = field.int()?,
-            2 => model.producer[0] = field.text(memory)?,
-            3 => model.producer[1] = field.text(memory)?,
-            7 => model.graph = Some(graph(field.bytes()?, memory)?),
-            14 => push(&mut model.metadata, entry(field.bytes()?, memory)?, memory)?,
-            8 => push(&mut model.opsets, opset(field.bytes()?, memory)?, memory)?,
-            25 => push(&mut model.functions, function(field.bytes()?, memory)?, memory)?,
+            proto::model::IR_VERSION => model.ir_version = field.int()?,
+            proto::model::PRODUCER_NAME => model.producer[0] = field.text(memory)?,
+            proto::model::PRODUCER_VERSION => model.producer[1] = field.text(memory)?,
+            proto::model::GRAPH => model.graph = Some(graph(field.bytes()?, memory)?),
+            proto::model::METADATA_PROPS => push(&mut model.metadata, entry(field.bytes()?, memory)?, memory)?,
+            proto::model::OPSET_IMPORT => push(&mut model.opsets, opset(field.bytes()?, memory)?, memory)?,
+            proto::model::FUNCTIONS => push(&mut model.functions, function(field.bytes()?, memory)?, memory)?,
             _ => {}
         }
         Ok(())
@@ -302,13 +303,15 @@ fn function<'a>(bytes: &'a [u8], memory: &Memory<'_>) -> Parsed<Function<'a>> {
     let mut function = Function::default();
     fields(bytes, |number, field| {
         match number {
-            1 => function.name = field.text(memory)?,
-            4 => push(&mut function.inputs, field.text(memory)?, memory)?,
-            5 => push(&mut function.outputs, field.text(memory)?, memory)?,
-            7 => push(&mut function.nodes, node(field.bytes()?, memory)?, memory)?,
-            9 => push(&mut function.opsets, opset(field.bytes()?, memory)?, memory)?,
-            10 => function.domain = field.text(memory)?,
-            11 => push(&mut function.defaults, attribute(field.bytes()?, memory)?, memory)?,
+            proto::function::NAME => function.name = field.text(memory)?,
+            proto::function::INPUT => push(&mut function.inputs, field.text(memory)?, memory)?,
+            proto::function::OUTPUT => push(&mut function.outputs, field.text(memory)?, memory)?,
+            proto::function::NODE => push(&mut function.nodes, node(field.bytes()?, memory)?, memory)?,
+            proto::function::OPSET_IMPORT => push(&mut function.opsets, opset(field.bytes()?, memory)?, memory)?,
+            proto::function::DOMAIN => function.domain = field.text(memory)?,
+            proto::function::ATTRIBUTE_PROTO => {
+                push(&mut function.defaults, attribute(field.bytes()?, memory)?, memory)?
+            }
             _ => {}
         }
         Ok(())
@@ -320,8 +323,8 @@ fn opset(bytes: &[u8], memory: &Memory<'_>) -> Parsed<(String, i64)> {
     let mut opset = (String::new(), 0);
     fields(bytes, |number, field| {
         match number {
-            1 => opset.0 = field.text(memory)?,
-            2 => opset.1 = field.int()?,
+            proto::opset::DOMAIN => opset.0 = field.text(memory)?,
+            proto::opset::VERSION => opset.1 = field.int()?,
             _ => {}
         }
         Ok(())
@@ -333,11 +336,11 @@ fn graph<'a>(bytes: &'a [u8], memory: &Memory<'_>) -> Parsed<Graph<'a>> {
     let mut graph = Graph::default();
     fields(bytes, |number, field| {
         match number {
-            1 => push(&mut graph.nodes, node(field.bytes()?, memory)?, memory)?,
-            5 => push(&mut graph.initializers, tensor(field.bytes()?, memory)?, memory)?,
-            11 => push(&mut graph.inputs, value_info(field.bytes()?, memory)?, memory)?,
-            12 => push(&mut graph.outputs, value_info(field.bytes()?, memory)?, memory)?,
-            15 => return Err("sparse constants are not supported".to_string()),
+            proto::graph::NODE => push(&mut graph.nodes, node(field.bytes()?, memory)?, memory)?,
+            proto::graph::INITIALIZER => push(&mut graph.initializers, tensor(field.bytes()?, memory)?, memory)?,
+            proto::graph::INPUT => push(&mut graph.inputs, value_info(field.bytes()?, memory)?, memory)?,
+            proto::graph::OUTPUT => push(&mut graph.outputs, value_info(field.bytes()?, memory)?, memory)?,
+            proto::graph::SPARSE_INITIALIZER => return Err("sparse constants are not supported".to_string()),
             _ => {}
         }
         Ok(())
@@ -349,11 +352,11 @@ fn node<'a>(bytes: &'a [u8], memory: &Memory<'_>) -> Parsed<Node<'a>> {
     let mut node = Node::default();
     fields(bytes, |number, field| {
         match number {
-            1 => push(&mut node.inputs, field.text(memory)?, memory)?,
-            2 => push(&mut node.outputs, field.text(memory)?, memory)?,
-            4 => node.operator = field.text(memory)?,
-            5 => push(&mut node.attributes, attribute(field.bytes()?, memory)?, memory)?,
-            7 => node.domain = field.text(memory)?,
+            proto::node::INPUT => push(&mut node.inputs, field.text(memory)?, memory)?,
+            proto::node::OUTPUT => push(&mut node.outputs, field.text(memory)?, memory)?,
+            proto::node::OP_TYPE => node.operator = field.text(memory)?,
+            proto::node::ATTRIBUTE => push(&mut node.attributes, attribute(field.bytes()?, memory)?, memory)?,
+            proto::node::DOMAIN => node.domain = field.text(memory)?,
             _ => {}
         }
         Ok(())
@@ -365,16 +368,16 @@ fn attribute<'a>(bytes: &'a [u8], memory: &Memory<'_>) -> Parsed<Attribute<'a>> 
     let mut attribute = Attribute::default();
     fields(bytes, |number, field| {
         match number {
-            1 => attribute.name = field.text(memory)?,
-            2 => attribute.float = field.float()?,
-            3 => attribute.int = field.int()?,
-            4 => attribute.text = field.text(memory)?,
-            6 => attribute.graph = Some(memory.nested(|| graph(field.bytes()?, memory))?),
-            5 => attribute.tensor = Some(tensor(field.bytes()?, memory)?),
-            7 => field.floats(&mut attribute.floats, memory)?,
-            8 => field.ints(&mut attribute.ints, memory)?,
-            21 => attribute.reference = field.text(memory)?,
-            9 => push(&mut attribute.texts, field.text(memory)?, memory)?,
+            proto::attribute::NAME => attribute.name = field.text(memory)?,
+            proto::attribute::F => attribute.float = field.float()?,
+            proto::attribute::I => attribute.int = field.int()?,
+            proto::attribute::S => attribute.text = field.text(memory)?,
+            proto::attribute::G => attribute.graph = Some(memory.nested(|| graph(field.bytes()?, memory))?),
+            proto::attribute::T => attribute.tensor = Some(tensor(field.bytes()?, memory)?),
+            proto::attribute::FLOATS => field.floats(&mut attribute.floats, memory)?,
+            proto::attribute::INTS => field.ints(&mut attribute.ints, memory)?,
+            proto::attribute::REF_ATTR_NAME => attribute.reference = field.text(memory)?,
+            proto::attribute::STRINGS => push(&mut attribute.texts, field.text(memory)?, memory)?,
             _ => {}
         }
         Ok(())
@@ -387,8 +390,8 @@ pub fn entry(bytes: &[u8], memory: &Memory<'_>) -> Parsed<(String, String)> {
     let mut entry = (String::new(), String::new());
     fields(bytes, |number, field| {
         match number {
-            1 => entry.0 = field.text(memory)?,
-            2 => entry.1 = field.text(memory)?,
+            proto::entry::KEY => entry.0 = field.text(memory)?,
+            proto::entry::VALUE => entry.1 = field.text(memory)?,
             _ => {}
         }
         Ok(())
@@ -401,15 +404,17 @@ pub fn tensor<'a>(bytes: &'a [u8], memory: &Memory<'_>) -> Parsed<Tensor<'a>> {
     let mut tensor = Tensor::default();
     fields(bytes, |number, field| {
         match number {
-            1 => field.ints(&mut tensor.dims, memory)?,
-            2 => tensor.kind = field.int()?,
-            4 => field.floats(&mut tensor.floats, memory)?,
-            5 | 7 | 11 => field.ints(&mut tensor.ints, memory)?,
-            8 => tensor.name = field.text(memory)?,
-            9 => tensor.raw = Some(field.bytes()?),
-            10 => field.doubles(&mut tensor.doubles, memory)?,
-            13 => push(&mut tensor.location, entry(field.bytes()?, memory)?, memory)?,
-            14 => tensor.external = field.int()? != 0,
+            proto::tensor::DIMS => field.ints(&mut tensor.dims, memory)?,
+            proto::tensor::DATA_TYPE => tensor.kind = field.int()?,
+            proto::tensor::FLOAT_DATA => field.floats(&mut tensor.floats, memory)?,
+            proto::tensor::INT32_DATA | proto::tensor::INT64_DATA | proto::tensor::UINT64_DATA => {
+                field.ints(&mut tensor.ints, memory)?
+            }
+            proto::tensor::NAME => tensor.name = field.text(memory)?,
+            proto::tensor::RAW_DATA => tensor.raw = Some(field.bytes()?),
+            proto::tensor::DOUBLE_DATA => field.doubles(&mut tensor.doubles, memory)?,
+            proto::tensor::EXTERNAL_DATA => push(&mut tensor.location, entry(field.bytes()?, memory)?, memory)?,
+            proto::tensor::DATA_LOCATION => tensor.external = field.int()? != 0,
             _ => {}
         }
         Ok(())
@@ -423,9 +428,9 @@ fn value_info(bytes: &[u8], memory: &Memory<'_>) -> Parsed<ValueInfo> {
     let mut shape: &[u8] = &[];
     fields(bytes, |number, field| {
         match number {
-            1 => info.name = field.text(memory)?,
-            2 => fields(field.bytes()?, |number, field| {
-                if number == 1 {
+            proto::value_info::NAME => info.name = field.text(memory)?,
+            proto::value_info::TYPE => fields(field.bytes()?, |number, field| {
+                if number == proto::value_type::TENSOR_TYPE {
                     tensor_type = field.bytes()?;
                 }
                 Ok(())
@@ -436,17 +441,17 @@ fn value_info(bytes: &[u8], memory: &Memory<'_>) -> Parsed<ValueInfo> {
     })?;
     fields(tensor_type, |number, field| {
         match number {
-            1 => info.kind = field.int()?,
-            2 => shape = field.bytes()?,
+            proto::tensor_type::ELEM_TYPE => info.kind = field.int()?,
+            proto::tensor_type::SHAPE => shape = field.bytes()?,
             _ => {}
         }
         Ok(())
     })?;
     fields(shape, |number, field| {
         let mut length = None;
-        if number == 1 {
+        if number == proto::shape::DIM {
             fields(field.bytes()?, |number, field| {
-                if number == 1 {
+                if number == proto::dimension::DIM_VALUE {
                     length = Some(field.int()?);
                 }
                 Ok(())

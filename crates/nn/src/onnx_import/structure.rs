@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 
 use super::message::{self, Parsed, raw_fields};
+use super::onnx_proto as proto;
 use super::wire::{Message, described_constant};
 use super::{Memory, external};
 
@@ -20,7 +21,9 @@ pub fn without_values(bytes: &[u8], is_param: impl Fn(&str) -> bool, memory: &Me
         let described = described_constant(&tensor.name, &lengths.collect::<Parsed<Vec<usize>>>()?, tensor.kind);
         Ok(match is_param(&tensor.name) {
             true => Some(described),
-            false if tensor.external => Some(described.bytes(9, &external::bytes(&tensor, memory)?)),
+            false if tensor.external => {
+                Some(described.bytes(proto::tensor::RAW_DATA, &external::bytes(&tensor, memory)?))
+            }
             false => None,
         })
     };
@@ -39,12 +42,13 @@ pub fn with_values(
 ) -> Parsed<Vec<u8>> {
     let initializer = |raw: &[u8]| {
         let tensor = message::tensor(raw, memory)?;
-        let filled = |bytes: &Vec<u8>| Message::default().fields(raw).bytes(9, bytes);
+        let filled = |bytes: &Vec<u8>| Message::default().fields(raw).bytes(proto::tensor::RAW_DATA, bytes);
         Ok(values.get(&tensor.name).map(filled))
     };
     let model = rewritten(structure, initializer, memory)?;
     let entry = |model: Message, (key, value): (&String, &String)| {
-        model.message(14, &Message::default().text(1, key).text(2, value))
+        let entry = Message::default().text(proto::entry::KEY, key).text(proto::entry::VALUE, value);
+        model.message(proto::model::METADATA_PROPS, &entry)
     };
     Ok(metadata.iter().fold(Message(model), entry).0)
 }
@@ -58,12 +62,16 @@ fn rewritten(
     let mut model = Message::default();
     raw_fields(bytes, |number, field, raw| {
         match number {
-            7 => {
+            proto::model::GRAPH => {
                 let graph = graph(field.bytes()?, &mut initializer, memory)?;
-                model = std::mem::take(&mut model).message(7, &graph);
+                model = std::mem::take(&mut model).message(proto::model::GRAPH, &graph);
             }
-            14 if message::entry(field.bytes()?, memory)?.0 == BUFFERS => model.0.extend(raw),
-            1 | 2 | 3 | 8 | 25 => model.0.extend(raw),
+            proto::model::METADATA_PROPS if message::entry(field.bytes()?, memory)?.0 == BUFFERS => model.0.extend(raw),
+            proto::model::IR_VERSION
+            | proto::model::PRODUCER_NAME
+            | proto::model::PRODUCER_VERSION
+            | proto::model::OPSET_IMPORT
+            | proto::model::FUNCTIONS => model.0.extend(raw),
             _ => {}
         }
         Ok(())
@@ -79,26 +87,26 @@ fn graph(
     let mut graph = Message::default();
     raw_fields(bytes, |number, field, raw| {
         match number {
-            1 => {
+            proto::graph::NODE => {
                 let mut node = Message::default();
                 raw_fields(field.bytes()?, |number, _, raw| {
                     // Documentation and metadata.
-                    if ![6, 9].contains(&number) {
+                    if ![proto::node::DOC_STRING, proto::node::METADATA_PROPS].contains(&number) {
                         node.0.extend(raw);
                     }
                     Ok(())
                 })?;
                 memory.take(node.0.len())?;
-                graph = std::mem::take(&mut graph).message(1, &node);
+                graph = std::mem::take(&mut graph).message(proto::graph::NODE, &node);
             }
-            5 => match initializer(field.bytes()?)? {
-                Some(tensor) => graph = std::mem::take(&mut graph).message(5, &tensor),
+            proto::graph::INITIALIZER => match initializer(field.bytes()?)? {
+                Some(tensor) => graph = std::mem::take(&mut graph).message(proto::graph::INITIALIZER, &tensor),
                 None => {
                     memory.take(raw.len())?;
                     graph.0.extend(raw);
                 }
             },
-            2 | 11 | 12 => graph.0.extend(raw),
+            proto::graph::NAME | proto::graph::INPUT | proto::graph::OUTPUT => graph.0.extend(raw),
             _ => {}
         }
         Ok(())

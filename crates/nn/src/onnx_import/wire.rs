@@ -1,4 +1,6 @@
-//! Writing of Protocol Buffers messages. Field numbers in this crate are those of `onnx.proto`, IR version 8.
+//! Writing of Protocol Buffers messages.
+
+use super::onnx_proto::tensor;
 
 /// A message under construction.
 #[derive(Clone, Debug, Default)]
@@ -60,6 +62,6 @@ impl Message {
 
 /// Returns a constant without its values: shape, number of the element type, and name.
 pub fn described_constant(name: &str, dims: &[usize], kind: i64) -> Message {
-    let tensor = dims.iter().fold(Message::default(), |tensor, dim| tensor.number(1, *dim as i64));
-    tensor.number(2, kind).text(8, name)
+    let described = dims.iter().fold(Message::default(), |described, dim| described.number(tensor::DIMS, *dim as i64));
+    described.number(tensor::DATA_TYPE, kind).text(tensor::NAME, name)
 }

@@ -18,6 +18,7 @@ mod model;
 mod model_parallel;
 mod network;
 mod onnx;
+mod onnx_compile;
 mod onnx_layer;
 mod onnx_nodes;
 mod onnx_operators_doc;

@@ -10,7 +10,7 @@ use panoply::nn::{LayerSpec, Network, onnx};
 use panoply::verify::{Options, Verdict, verify, vnnlib};
 use panoply::{Device, Error, Result, Rng, Tensor};
 
-use limited::{Random, each_seed, in_child, mutate};
+use limited::{FULL, Random, each_seed, in_child, mutate};
 
 /// Verifies a network as the command does, within a time limit.
 fn verified(path: &Path, property: &Path, seconds: f64) -> Result<Verdict> {
@@ -42,7 +42,7 @@ fn mutated_networks_are_verified_or_refused() {
         let bytes = onnx::to_bytes(&network.build(&mut Rng::seed_from_u64(1)).unwrap()).unwrap();
         std::fs::write(&path, &bytes).unwrap();
         assert_eq!(verified(&path, &property, Options::default().seconds).unwrap(), Verdict::Proven);
-        each_seed(&folder, "net.onnx", |seed| {
+        each_seed(&folder, "net.onnx", FULL, |seed| {
             let mut mutated = bytes.clone();
             mutate(&mut mutated, &mut Random(seed));
             std::fs::write(&path, &mutated).unwrap();

@@ -5,6 +5,7 @@ use panoply_verify::attack::uniform;
 use panoply_verify::claim::{self, Claim};
 use panoply_verify::{Arithmetic, Verdict};
 
+use super::properties::limited::{Random, each_seed, in_child, mutate};
 use super::{Mlp, answer};
 
 fn one(text: &str) -> Claim {
@@ -155,4 +156,44 @@ fn classes_near_a_point_agree_with_a_grid() {
         }
         assert!(proven >= 10 && found >= 5, "{proven} proven, {found} counterexamples");
     });
+}
+
+/// Mutated files of claims are read or refused in a process with little memory: 300, or 300,000 with `PANOPLY_TEST_FULL=1`. The properties of
+/// those that are read have as many inputs and outputs as the network.
+#[test]
+fn mutated_claims_are_read_or_refused() {
+    let Some(folder) = in_child("claims::mutated_claims_are_read_or_refused", "64MiB") else { return };
+    let text = "[[claim]]\nname = \"near\"\npoint = [0.5, 0.25, 1.0]\nball = 0.02\nclip = [0.0, 1.0]\nholds = \"class unchanged\"\n\
+        [[claim]]\ninputs = [[0.0, 1e0], [-2, 2], [0, 0.5]]\nholds = \"y[0] >= y[1] + 0.1 and 2*y[1] - x[2] < 3\"\nseconds = 10\n\
+        [[claim]]\nexample = 3\nball = 1e-3\nholds = \"within -1..2.5\"\n[[claim]]\ninputs = [[0, 1]]\nholds = \"finite\"\n";
+    const NUMBERS: [&str; 9] =
+        ["0", "-1", "7", "1e3", "1e308", "1e999", "0.5e-9", "4294967296", "99999999999999999999"];
+    let path = folder.join("claims.toml");
+    let mut parsed = 0;
+    each_seed(&folder, "claims.toml", 300_000, |seed| {
+        let mut bytes = text.as_bytes().to_vec();
+        let random = &mut Random(seed);
+        if seed % 2 == 0 {
+            mutate(&mut bytes, random);
+        } else {
+            // Another number in place of a digit, so that the file is still TOML.
+            let digits: Vec<usize> = (0..bytes.len()).filter(|at| bytes[*at].is_ascii_digit()).collect();
+            let at = digits[random.below(digits.len())];
+            bytes.splice(at..=at, NUMBERS[random.below(NUMBERS.len())].bytes());
+        }
+        std::fs::write(&path, bytes).unwrap();
+        let claims = match claim::read(&path) {
+            Ok(claims) => claims,
+            Err(error) => return assert!(!error.message().is_empty(), "seed {seed}"),
+        };
+        parsed += claims.len();
+        for claim in claims {
+            let center = claim.center(&|_| Ok(vec![0.5; 3])).unwrap();
+            match claim.property(3, center.as_deref(), &[0.25, 1.0]) {
+                Ok(property) => assert_eq!((property.inputs, property.outputs), (3, 2), "seed {seed}"),
+                Err(error) => assert!(!error.message().is_empty(), "seed {seed}"),
+            }
+        }
+    });
+    assert!(parsed > 50, "{parsed} claims were read");
 }

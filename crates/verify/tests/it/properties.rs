@@ -1,11 +1,11 @@
 //! Parsing of VNN-LIB files, and errors with line and column.
 
 #[path = "../../../nn/tests/it/file_formats/fuzz/limited.rs"]
-mod limited;
+pub mod limited;
 
 use panoply_verify::{Interval, vnnlib};
 
-use limited::{Random, each_seed, in_child, mutate};
+use limited::{FULL, Random, each_seed, in_child, mutate};
 
 const DECLARED: &str = "; a comment\n(declare-const X_0 Real)\n(declare-const X_1 Real)\n(declare-const Y_0 Real)\n(declare-const Y_1 Real)\n";
 const BOX: &str = "(assert (<= X_0 0.5))(assert (>= X_0 -0.45))(assert (and (<= X_1 1) (>= X_1 0)))\n";
@@ -88,14 +88,15 @@ fn errors_name_line_and_column() {
     }
 }
 
-/// Mutated texts, also compressed, are parsed or rejected in a process with little memory.
+/// Mutated texts, also compressed, are parsed or rejected in a process with little memory: 300 of each, or 200,000 with
+/// `PANOPLY_TEST_FULL=1`.
 #[test]
 fn mutated_files_are_read_or_refused() {
     let Some(folder) = in_child("properties::mutated_files_are_read_or_refused", "64MiB") else { return };
     let text = format!("{DECLARED}{BOX}(assert (or (<= (* 2.5e-1 Y_0) Y_1) (and (>= (- Y_0 X_1) 0.3))))");
     for (name, bytes) in [("a.vnnlib", text.clone().into_bytes()), ("a.vnnlib.gz", packed(text.as_bytes()))] {
         let path = folder.join(name);
-        each_seed(&folder, name, |seed| {
+        each_seed(&folder, name, 25 * FULL, |seed| {
             let mut bytes = bytes.clone();
             mutate(&mut bytes, &mut Random(seed));
             std::fs::write(&path, bytes).unwrap();

@@ -63,3 +63,34 @@ fn sums_of_magnitudes_are_bounded_by_splits() {
         assert!(matches!(verdict(largest - 0.3), Verdict::Counterexample(_)));
     });
 }
+
+/// Outputs max(u, 0) + v and -v of 24 inputs, whose sum is at least 0. Constraints on both contradict each other, and each alone is satisfied
+/// in most boxes, so that splits of inputs would need more than 2²⁰ of them.
+#[test]
+fn constraints_that_contradict_each_other_are_decided_by_linear_programs() {
+    Device::get("cpu").unwrap().scope(|| {
+        let mut rng = Rng::seed_from_u64(5);
+        let mut weights = || -> Vec<f32> { (0..24).map(|_| (uniform(&mut rng) * 2.0 - 1.0) as f32).collect() };
+        let (a, b) = (weights(), weights());
+        let run = |x: &Tensor| {
+            let sum = |weights: &[f32]| (x * Tensor::from_slice(weights, [24])).sum(0).unsqueeze(0);
+            let (u, v) = (sum(&a) + 1.0, sum(&b));
+            Ok(Tensor::concat([&(u.relu() + &v), &-&v], 0))
+        };
+        let options = Options { seconds: 20.0, ..Options::default() };
+        let answer = |highest: f64| {
+            let asserted = format!("(assert (<= Y_0 -0.01)) (assert (<= Y_1 {highest}))");
+            report(&run, &property(24, 2, (-1.0, 1.0), &asserted), &options)
+        };
+        let found = answer(-0.01);
+        assert_eq!(found.verdict, Verdict::Proven);
+        assert!(found.progress.boxes <= 16, "{} boxes", found.progress.boxes);
+        // Here the sum can be 0.02.
+        let Verdict::Counterexample(found) = answer(0.03).verdict else { panic!("no counterexample") };
+        let sum = |weights: &[f32]| -> f64 {
+            weights.iter().zip(&found.input).map(|(weight, x)| f64::from(*weight) * f64::from(*x)).sum()
+        };
+        let (u, v) = (sum(&a) + 1.0, sum(&b));
+        assert!(u.max(0.0) + v <= -0.01 + 1e-5 && -v <= 0.03 + 1e-5, "{u}, {v}");
+    });
+}

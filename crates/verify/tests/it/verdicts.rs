@@ -1,6 +1,7 @@
 //! Verdicts on random networks compared with dense grids, and verdicts that must not be given.
 
 use panoply_tensor::{Device, Rng, Tensor};
+use panoply_verify::attack::uniform;
 use panoply_verify::{Arithmetic, Options, Verdict, verify};
 
 use super::{Mlp, answer, property, report};
@@ -154,5 +155,47 @@ fn mismatched_sizes_are_rejected() {
             message(2, &|_| Ok(Tensor::from_slice(&[1f32, 2.0], [2]))),
             "the output does not depend on the input"
         );
+    });
+}
+
+/// Properties of two constraints, which linear programs decide where few ReLUs are undecided, in networks with few and with many inputs.
+#[test]
+fn verdicts_about_several_constraints_agree_with_a_grid() {
+    Device::get("cpu").unwrap().scope(|| {
+        let (mut proven, mut found) = (0, 0);
+        for seed in 0..24 {
+            let mut rng = Rng::seed_from_u64(seed);
+            let network = Mlp::random(&[2, 8, 6, 2], &mut rng);
+            // Every other network reads the means of twelve inputs each.
+            let inputs = if seed % 2 == 0 { 2 } else { 24 };
+            let means: Vec<f32> =
+                (0..2 * inputs).map(|n| if n / 2 * 2 / inputs == n % 2 { 2.0 / inputs as f32 } else { 0.0 }).collect();
+            let mean = |x: &Tensor| x.unsqueeze(0).matmul(&Tensor::from_slice(&means, [inputs, 2])).squeeze(0);
+            let run = |x: &Tensor| if inputs == 2 { network.forward(x) } else { network.forward(&mean(x)) };
+            let at = |n: usize| n as f64 / 60.0 * 2.0 - 1.0;
+            let grid: Vec<Vec<f64>> = (0..61 * 61).map(|n| network.output(&[at(n / 61), at(n % 61)])).collect();
+            let largest = |k: usize| grid.iter().map(|y| y[k]).fold(f64::MIN, f64::max);
+            let least = |k: usize| grid.iter().map(|y| y[k]).fold(f64::MAX, f64::min);
+            let near = &grid[(uniform(&mut rng) * grid.len() as f64) as usize];
+            let limit = |k: usize, by: f64| near[k] - by * (largest(k) - least(k));
+            let limits = [limit(0, uniform(&mut rng) * 0.4 - 0.05), limit(1, uniform(&mut rng) * 0.4 - 0.05)];
+            let asserted = format!("(assert (<= Y_0 {:.6})) (assert (<= Y_1 {:.6}))", limits[0], limits[1]);
+            let satisfies = |y: &[f64], slack: f64| y[0] <= limits[0] + slack && y[1] <= limits[1] + slack;
+            match answer(&run, &property(inputs, 2, (-1.0, 1.0), &asserted), Arithmetic::Float) {
+                Verdict::Proven => {
+                    assert!(!grid.iter().any(|y| satisfies(y, -1e-5)), "seed {seed}");
+                    proven += 1;
+                }
+                Verdict::Counterexample(point) => {
+                    let half = |part: &[f32]| part.iter().map(|x| f64::from(*x)).sum::<f64>() / part.len() as f64;
+                    let (first, second) = point.input.split_at(inputs / 2);
+                    assert!(satisfies(&network.output(&[half(first), half(second)]), 1e-5), "seed {seed}: {point:?}");
+                    found += 1;
+                }
+                Verdict::Undecided(_) => {}
+            }
+        }
+        println!("{proven} proven, {found} counterexamples");
+        assert!(proven >= 4 && found >= 4 && proven + found >= 20, "{proven} proven, {found} counterexamples");
     });
 }

@@ -90,11 +90,14 @@ pub fn mutate(bytes: &mut Vec<u8>, random: &mut Random) {
     }
 }
 
-/// Calls `read` with the seeds of this run, 300 or with `PANOPLY_TEST_FULL=1` 8,000 from `PANOPLY_TEST_SEED` on, each of which it turns into
+/// Number of seeds of a reader with `PANOPLY_TEST_FULL=1`.
+pub const FULL: u64 = 8000;
+
+/// Calls `read` with the seeds of this run, 300 or with `PANOPLY_TEST_FULL=1` `full` from `PANOPLY_TEST_SEED` on, each of which it turns into
 /// a changed file. The seed is kept in the child's folder.
-pub fn each_seed(folder: &std::path::Path, reader: &str, mut read: impl FnMut(u64)) {
+pub fn each_seed(folder: &std::path::Path, reader: &str, full: u64, mut read: impl FnMut(u64)) {
     let variable = |name: &str| std::env::var(name).ok();
-    let count = if variable("PANOPLY_TEST_FULL").is_some_and(|value| value == "1") { 8000 } else { 300 };
+    let count = if variable("PANOPLY_TEST_FULL").is_some_and(|value| value == "1") { full } else { 300 };
     let first: u64 = variable("PANOPLY_TEST_SEED").map_or(1, |seed| seed.parse().unwrap());
     for seed in first..first + count {
         std::fs::write(folder.join("at"), format!("{reader}, PANOPLY_TEST_SEED={seed}")).unwrap();
