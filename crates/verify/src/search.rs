@@ -458,7 +458,9 @@ impl<'a> Search<'a> {
         let (mut open, mut point) = (Vec::new(), None);
         for one in left {
             let case = &self.property.cases[one.case];
-            match leaf.decide(case) {
+            // A program can take a part of a second, so that none is begun after the time limit.
+            let is_stopped = self.stopped.load(Ordering::Relaxed);
+            match if is_stopped { Decision::Unsolved } else { leaf.decide(case) } {
                 Decision::Excluded => continue,
                 Decision::Point(found) if point.is_none() => {
                     let found = attack::point_of(case, found.into_iter());
