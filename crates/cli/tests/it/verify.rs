@@ -189,7 +189,7 @@ fn replay_by_predict(dir: &TempDir, found: &str) {
     for (content, expected) in [
         ("unsat\n", "other.txt:1:1: the verdict is `unsat`; the file contains no counterexample"),
         ("sat\n((X_0 0.5)\n(X_1 half))", "other.txt:3:6: expected the value of X_1, found `half`"),
-        ("sat\n((X_0 0.5)", "other.txt:2:12: expected `(` or `)`, found the end of the file"),
+        ("sat\n((X_0 0.5)", "other.txt:2:11: expected `(` or `)`, found the end of the file"),
         ("((X_0 0.5) (X_1 1) (X_2 1))", "other.txt: the counterexample has 3 inputs, but net.onnx has 2"),
         ("((X_0 0.5) (X_1 1) (Y_0 1))", "other.txt: the counterexample has 1 outputs, but net.onnx has 2"),
     ] {
