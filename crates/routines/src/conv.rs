@@ -309,7 +309,7 @@ impl<F: Format> Task for ConvTileJob<'_, F> {
                 taps: Taps { channels: count, channel, offsets: &pass.offsets },
             };
             // SAFETY: planes and sums have room for whole vectors; the filters were packed for these tiles.
-            unsafe { M::run(tiles) };
+            unsafe { M::run(&tiles) };
         }
         // SAFETY: the caller's promise.
         unsafe { self.write(sums, positions) };
@@ -369,7 +369,7 @@ struct BlockTiles<'a, F: Format> {
     taps: Taps<'a>,
 }
 
-impl<F: Format> Task for BlockTiles<'_, F> {
+impl<F: Format> Task for &BlockTiles<'_, F> {
     #[inline(always)]
     unsafe fn run<M: Machine>(self) {
         let width = <F::Vector<M> as Vector>::LANES;

@@ -258,21 +258,21 @@ impl<T: Real> Product<T> {
     #[inline(always)]
     pub unsafe fn run<M: Machine>(&self, height: usize, columns: usize) {
         // SAFETY: the caller's promise.
-        unsafe { M::run(ProductTiles { product: self, height, columns }) }
+        unsafe { M::run(&ProductTiles { product: *self, height, columns }) }
     }
 }
 
 /// All tiles of a product.
-struct ProductTiles<'a, T> {
-    product: &'a Product<T>,
+struct ProductTiles<T> {
+    product: Product<T>,
     height: usize,
     columns: usize,
 }
 
-impl<T: Real> Task for ProductTiles<'_, T> {
+impl<T: Real> Task for &ProductTiles<T> {
     #[inline(always)]
     unsafe fn run<M: Machine>(self) {
-        let ProductTiles { product, height, columns } = self;
+        let ProductTiles { product, height, columns } = *self;
         let lanes = <T::Vector<M> as Vector>::LANES;
         for (vector, width) in vector_parts(columns.div_ceil(lanes)) {
             for (row, rows) in row_blocks(height, most_rows::<T::Vector<M>>()) {
@@ -280,7 +280,7 @@ impl<T: Real> Task for ProductTiles<'_, T> {
                     left: product.left.wrapping_add(row * product.left_row),
                     right: product.right.wrapping_add(vector * lanes),
                     result: product.result.wrapping_add(row * product.result_row + vector * lanes),
-                    ..*product
+                    ..product
                 };
                 // SAFETY: the caller's promise.
                 unsafe { with_extents::<M, T::Vector<M>, _>(rows, width, &part) };

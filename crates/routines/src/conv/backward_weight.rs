@@ -141,7 +141,19 @@ impl<F: Format> Task for FilterBlock<'_, F> {
                         }
                     };
                     if F::IN_PLACE && sizes.results <= FEW_FILTERS {
-                        self.dot::<M>(&runs, planes, grad_output.cast(), fresh);
+                        let dots = BandDots::<F> {
+                            pass,
+                            runs: &runs,
+                            rows: count * pass.offsets.len(),
+                            width,
+                            filters: sizes.results,
+                            filter: sizes.result,
+                            planes,
+                            grad_output: grad_output.cast(),
+                            sums: self.sums,
+                            fresh,
+                        };
+                        M::run(&dots);
                     } else {
                         self.transpose(&runs, grad_output, transposed);
                         let tiles = BandTiles::<F::Packed> {
@@ -154,7 +166,7 @@ impl<F: Format> Task for FilterBlock<'_, F> {
                             sums: self.sums,
                             fresh,
                         };
-                        M::run(tiles);
+                        M::run(&tiles);
                     }
                 }
                 fresh = false;
@@ -194,22 +206,32 @@ impl<F: Format> FilterBlock<'_, F> {
     }
 }
 
-impl<F: Format> FilterBlock<'_, F> {
-    /// The same product for few filters: vectors run along positions and are reduced at the end.
+/// The same sums for few filters: vectors run along positions and are reduced at the end.
+struct BandDots<'a, F: Format> {
+    pass: &'a ConvSweep,
+    runs: &'a [Run],
+    /// Number of rows: taps of all channels.
+    rows: usize,
+    /// Elements from one row of sums to the next.
+    width: usize,
+    filters: usize,
+    /// Elements from one filter's output gradient to the next.
+    filter: usize,
+    planes: Planes<F::Plane>,
+    grad_output: *const F::Plane,
+    sums: *mut F::Sum,
+    fresh: bool,
+}
+
+impl<F: Format> Task for &BandDots<'_, F> {
     #[inline(always)]
-    unsafe fn dot<M: Machine>(
-        &self,
-        runs: &[Run],
-        planes: Planes<F::Plane>,
-        grad_output: *const F::Plane,
-        fresh: bool,
-    ) {
-        for filter in 0..self.sizes.results {
-            let grad_output = grad_output.wrapping_add(filter * self.sizes.result);
-            let rows = self.channels.len() * self.pass.offsets.len();
-            for (start, rows) in row_blocks(rows, most_rows::<F::Vector<M>>()) {
-                let sums = self.sums.wrapping_add(start * self.width + filter);
-                let dot = Dot::<F> { part: self, runs, start, planes, grad_output, sums, fresh };
+    unsafe fn run<M: Machine>(self) {
+        let BandDots { pass, runs, width, planes, fresh, .. } = *self;
+        for filter in 0..self.filters {
+            let grad_output = self.grad_output.wrapping_add(filter * self.filter);
+            for (start, rows) in row_blocks(self.rows, most_rows::<F::Vector<M>>()) {
+                let sums = self.sums.wrapping_add(start * width + filter);
+                let dot = Dot::<F> { pass, runs, width, start, planes, grad_output, sums, fresh };
                 // SAFETY: the caller's promise.
                 unsafe { tile::with_rows::<M, F::Vector<M>, _>(rows, &dot) };
             }
@@ -219,8 +241,9 @@ impl<F: Format> FilterBlock<'_, F> {
 
 /// A column of sums over a band.
 struct Dot<'a, F: Format> {
-    part: &'a FilterBlock<'a, F>,
+    pass: &'a ConvSweep,
     runs: &'a [Run],
+    width: usize,
     start: usize,
     planes: Planes<F::Plane>,
     grad_output: *const F::Plane,
@@ -232,34 +255,34 @@ impl<F: Format> Tile for Dot<'_, F> {
     #[inline(always)]
     unsafe fn run<M: Machine, const R: usize, const C: usize>(&self) {
         let step = <F::Vector<M> as Vector>::LANES * F::DEPTH;
-        let left: [*const F::Plane; R] = tile::each_row(|row| self.planes.row(self.part.pass, self.start + row));
+        let left: [*const F::Plane; R] = std::array::from_fn(|row| self.planes.row(self.pass, self.start + row));
         // SAFETY: the caller's promise, here and below. Vectors have at most 64 bytes on every machine.
         let mut sums = unsafe { tile::zeros::<F::Vector<M>, R, 1>() };
         // SAFETY: it is called with whole vectors.
-        let mut add = |left: [*const F::Plane; R], at: usize, grad_output: *const F::Plane| unsafe {
+        let mut add = |left: [*const F::Plane; R], grad_output: *const F::Plane| unsafe {
             let grad_output = F::Vector::<M>::load(grad_output.cast());
             for (sum, left) in sums.iter_mut().zip(left) {
-                sum[0] = F::Vector::<M>::load(left.wrapping_add(at).cast()).mul_add(grad_output, sum[0]);
+                sum[0] = F::Vector::<M>::load(left.cast()).mul_add(grad_output, sum[0]);
             }
         };
         for &(at, start, length) in self.runs {
-            let grad_output = self.grad_output.wrapping_add(start);
+            let (left, grad_output) = (left.map(|row| row.wrapping_add(at)), self.grad_output.wrapping_add(start));
             let whole = length / step * step;
-            for next in (0..whole).step_by(step) {
-                add(left, at + next, grad_output.wrapping_add(next));
+            for at in (0..whole).step_by(step) {
+                add(left.map(|row| row.wrapping_add(at)), grad_output.wrapping_add(at));
             }
             if whole < length {
                 // Elements after the row must not be read as factors, not even times zero.
                 let mut rest = [[F::Plane::default(); 32]; R];
                 let mut last = [F::Plane::default(); 32];
-                for next in whole..length {
+                for at in whole..length {
                     // SAFETY: as above.
                     unsafe {
-                        last[next - whole] = *grad_output.add(next);
-                        rest.iter_mut().zip(left).for_each(|(rest, left)| rest[next - whole] = *left.add(at + next));
+                        last[at - whole] = *grad_output.add(at);
+                        rest.iter_mut().zip(left).for_each(|(rest, left)| rest[at - whole] = *left.add(at));
                     }
                 }
-                add(tile::each_row(|row| rest[row].as_ptr()), 0, last.as_ptr());
+                add(rest.each_ref().map(|rest| rest.as_ptr()), last.as_ptr());
             }
         }
         for (row, sum) in sums.into_iter().enumerate() {
@@ -268,7 +291,7 @@ impl<F: Format> Tile for Dot<'_, F> {
             unsafe {
                 sum[0].store(parts.as_mut_ptr());
                 let sum = parts[1..step / F::DEPTH].iter().fold(parts[0], |sum, part| F::Sum::add(sum, *part));
-                let to = self.sums.add(row * self.part.width);
+                let to = self.sums.add(row * self.width);
                 *to = if self.fresh { sum } else { F::Sum::add(*to, sum) };
             }
         }
@@ -289,10 +312,10 @@ struct BandTiles<'a, F: Format> {
     fresh: bool,
 }
 
-impl<F: Format> Task for BandTiles<'_, F> {
+impl<F: Format> Task for &BandTiles<'_, F> {
     #[inline(always)]
     unsafe fn run<M: Machine>(self) {
-        let BandTiles { pass, runs, planes, fresh, .. } = self;
+        let BandTiles { pass, runs, planes, fresh, .. } = *self;
         let lanes = <F::Vector<M> as Vector>::LANES;
         for (vector, vectors) in vector_parts(self.width / lanes) {
             for (start, rows) in row_blocks(self.rows, most_rows::<F::Vector<M>>()) {

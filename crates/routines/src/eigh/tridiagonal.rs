@@ -265,7 +265,7 @@ impl<T: Real> Dots<T> {
     #[inline(always)]
     unsafe fn all<M: Machine>(self, count: usize) {
         // SAFETY: the caller's promise.
-        unsafe { M::run(AllDots { dots: self, count }) };
+        unsafe { M::run(&AllDots { dots: self, count }) };
     }
 }
 
@@ -275,12 +275,12 @@ struct AllDots<T> {
     count: usize,
 }
 
-impl<T: Real> Task for AllDots<T> {
+impl<T: Real> Task for &AllDots<T> {
     #[inline(always)]
     unsafe fn run<M: Machine>(self) {
         let AllDots { dots, count } = self;
-        for (row, count) in row_blocks(count, most_rows::<T::Vector<M>>()) {
-            let part = Dots { rows: dots.rows.from(row, 0), result: dots.result.wrapping_add(row), ..dots };
+        for (row, count) in row_blocks(*count, most_rows::<T::Vector<M>>()) {
+            let part = Dots { rows: dots.rows.from(row, 0), result: dots.result.wrapping_add(row), ..*dots };
             // SAFETY: the caller's promise.
             unsafe { with_rows::<M, T::Vector<M>, _>(count, &part) };
         }

@@ -250,7 +250,7 @@ impl<F: Format> Band<'_, '_, F> {
             adds: first > 0,
         };
         // SAFETY: the caller's promise.
-        unsafe { M::run(panel) };
+        unsafe { M::run(&panel) };
     }
 
     /// Writes a panel's results.
@@ -365,7 +365,7 @@ struct PanelTiles<F: Format> {
     adds: bool,
 }
 
-impl<F: Format> Task for PanelTiles<F> {
+impl<F: Format> Task for &PanelTiles<F> {
     #[inline(always)]
     unsafe fn run<M: Machine>(self) {
         let lanes = F::Vector::<M>::LANES;

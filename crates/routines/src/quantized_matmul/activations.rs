@@ -136,20 +136,30 @@ pub unsafe fn read<L: Lanes>(x: *const u8, dtype: DType, first: usize, to: &mut 
     }
 }
 
-/// Writes elements of an output. Not inlined: it runs once per sum, and its conversions are long.
+/// Writes elements of an output.
 ///
 /// # Safety
 /// They are valid for writes.
-#[inline(never)]
+#[inline(always)]
 pub unsafe fn write(from: &[f32], out: *mut u8, dtype: DType, first: usize) {
-    for (at, value) in from.iter().enumerate() {
-        // SAFETY: the caller's promise.
-        unsafe {
-            match dtype {
-                DType::F16 => out.cast::<u16>().add(first + at).write(panoply_ir::f16::from_f32(*value).to_bits()),
-                DType::BF16 => out.cast::<u16>().add(first + at).write(panoply_ir::bf16::from_f32(*value).to_bits()),
-                _ => out.cast::<f32>().add(first + at).write(*value),
-            }
+    // SAFETY: the caller's promise.
+    unsafe {
+        match dtype {
+            DType::F16 | DType::BF16 => write_halves(from, out.cast::<u16>().add(first), dtype),
+            _ => from.iter().enumerate().for_each(|(at, value)| out.cast::<f32>().add(first + at).write(*value)),
         }
+    }
+}
+
+/// Writes elements of 16 bits. Not inlined: the conversions are long, and run once per sum.
+#[inline(never)]
+unsafe fn write_halves(from: &[f32], to: *mut u16, dtype: DType) {
+    for (at, value) in from.iter().enumerate() {
+        let bits = match dtype {
+            DType::F16 => panoply_ir::f16::from_f32(*value).to_bits(),
+            _ => panoply_ir::bf16::from_f32(*value).to_bits(),
+        };
+        // SAFETY: the caller's promise.
+        unsafe { to.add(at).write(bits) };
     }
 }

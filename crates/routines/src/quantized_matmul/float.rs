@@ -214,8 +214,8 @@ impl Product {
                         }
                         let x = self.x.add(from * self.x_stride + chunk);
                         let sums = sums.add(group * block * R * L::COUNT);
-                        let task = PanelSums::<R, C> { product: self, panel, elems, x, columns, sums };
-                        lanes::run_alone::<L, _>(task);
+                        let task = PanelSums::<R, C> { product: *self, panel, elems, x, columns, sums };
+                        lanes::run_alone::<L, _>(&task);
                     }
                 }
                 for (group, column) in (0..groups).flat_map(|group| (0..columns).map(move |column| (group, column))) {
@@ -271,8 +271,8 @@ impl Product {
 }
 
 /// Adds a chunk of k of converted rows to their sums with some columns. It is compiled once for all formats.
-struct PanelSums<'a, const R: usize, const C: usize> {
-    product: &'a Product,
+struct PanelSums<const R: usize, const C: usize> {
+    product: Product,
     panel: *const f32,
     elems: usize,
     x: *const f32,
@@ -280,10 +280,10 @@ struct PanelSums<'a, const R: usize, const C: usize> {
     sums: *mut f32,
 }
 
-impl<const R: usize, const C: usize> LanesTask for PanelSums<'_, R, C> {
+impl<const R: usize, const C: usize> LanesTask for &PanelSums<R, C> {
     #[inline(always)]
     unsafe fn run<L: Lanes>(self) {
-        let PanelSums { product, panel, elems, x, columns, sums } = self;
+        let PanelSums { product, panel, elems, x, columns, sums } = *self;
         let mut column = 0;
         while column < columns {
             let (x, to) = (x.wrapping_add(column * product.x_stride), sums.wrapping_add(column * R * L::COUNT));

@@ -208,8 +208,8 @@ impl IntegerProduct {
                 const { assert!(multiplied_alike::<F, F::Sums>()) };
                 let unpacked = unpacked.cast_const();
                 let task =
-                    ChunkSums::<F::Sums> { product: self, unpacked, groups, chunk, elems, sums, format: PhantomData };
-                lanes::run_alone::<L, _>(task);
+                    ChunkSums::<F::Sums> { product: *self, unpacked, groups, chunk, elems, sums, format: PhantomData };
+                lanes::run_alone::<L, _>(&task);
             }
             for column in 0..self.m {
                 for group in 0..groups {
@@ -323,8 +323,8 @@ const fn multiplied_alike<F: Format, G: Format>() -> bool {
 }
 
 /// Adds a chunk of k, which is unpacked, to the sums of all columns. It is compiled once for the formats that share it.
-struct ChunkSums<'a, F> {
-    product: &'a IntegerProduct,
+struct ChunkSums<F> {
+    product: IntegerProduct,
     unpacked: *const u32,
     groups: usize,
     chunk: usize,
@@ -333,10 +333,10 @@ struct ChunkSums<'a, F> {
     format: PhantomData<F>,
 }
 
-impl<F: Format> LanesTask for ChunkSums<'_, F> {
+impl<F: Format> LanesTask for &ChunkSums<F> {
     #[inline(always)]
     unsafe fn run<L: Lanes>(self) {
-        let ChunkSums { product, unpacked, groups, chunk, elems, sums, .. } = self;
+        let ChunkSums { product, unpacked, groups, chunk, elems, sums, .. } = *self;
         let mut column = 0;
         while column < product.m {
             let count = L::COLUMNS.min(product.m - column);
