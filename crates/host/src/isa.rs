@@ -245,8 +245,8 @@ mod x86 {
         has_avx512() && is_x86_feature_detected!("avx512bf16")
     }
 
-    /// Returns true on AMD's processors since Zen 5. Their hardware does not prefetch far enough for loops that compute much with each
-    /// number from memory, so such loops prefetch by themselves. On Zen 4 that makes them slower.
+    /// Returns true on AMD's processors since Zen 5, whose hardware prefetches too little for loops that compute much with each number from
+    /// memory: such loops prefetch in software. Measured on Zen 5 only; later processors are assumed to be alike.
     pub fn prefetches_late() -> bool {
         static LATE: OnceLock<bool> = OnceLock::new();
         *LATE.get_or_init(|| {

@@ -127,12 +127,12 @@ impl Compile for Model {
 }
 
 fn compile_model(model: &Model, options: &CompileOptions) -> Result<CompiledModel> {
-    if has_imported(&model.network.layers) {
+    let is_imported = has_imported(&model.network.layers);
+    if is_imported {
         options.precision.check_imported()?;
     }
     let mut folded = fold(model, options.opt_level)?;
     let (kept, _) = options.precision.dtypes();
-    let is_imported = has_imported(&model.network.layers);
     let mut freeze = |_: &str, param: &mut Param| {
         *param = match param.state {
             true => Param::state(param.tensor().clone()),
@@ -143,8 +143,7 @@ fn compile_model(model: &Model, options: &CompileOptions) -> Result<CompiledMode
         Ok(())
     };
     folded.visit_mut(&mut ParamVisitorMut::new(&mut freeze))?;
-    let params: Vec<Param> = folded.named_parameters().into_iter().map(|(_, param)| param).collect();
-    panoply_tensor::eval(&params.iter().map(Param::tensor).collect::<Vec<&Tensor>>())?;
+    eval_parameters(&folded)?;
     let captured = (options.opt_level != OptLevel::None).then(|| {
         let (model, options) = (folded.clone(), options.clone());
         Arc::new(jit(move |[input]: [&Tensor; 1]| [output(&model, &options, input, None)]))
@@ -155,6 +154,12 @@ fn compile_model(model: &Model, options: &CompileOptions) -> Result<CompiledMode
         compiled.verify(model, &Rng::seed_from_u64(0).normal(shape))?;
     }
     Ok(compiled)
+}
+
+/// Evaluates all parameters, in one plan for each device.
+pub(crate) fn eval_parameters(network: &impl Module) -> Result<()> {
+    let params: Vec<Param> = network.named_parameters().into_iter().map(|(_, param)| param).collect();
+    panoply_tensor::eval(&params.iter().map(Param::tensor).collect::<Vec<&Tensor>>())
 }
 
 /// Returns true if a layer, or a sublayer, is an imported network.

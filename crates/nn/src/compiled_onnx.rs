@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use panoply_tensor::{DType, Device, Error, JitFunction, Result, Rng, Shape, Tensor, jit_with_state};
 
-use crate::compiled::{Compile, CompileOptions, Computed, OptLevel, compare, reference_for};
+use crate::compiled::{Compile, CompileOptions, Computed, OptLevel, compare, eval_parameters, reference_for};
 use crate::module::{Module, Param, ParamVisitorMut};
 use crate::onnx::{Imported, Input};
 
@@ -35,8 +35,7 @@ impl Compile for Imported {
             Ok(())
         };
         network.visit_mut(&mut ParamVisitorMut::new(&mut freeze))?;
-        let params: Vec<Param> = network.named_parameters().into_iter().map(|(_, param)| param).collect();
-        panoply_tensor::eval(&params.iter().map(Param::tensor).collect::<Vec<&Tensor>>())?;
+        eval_parameters(&network)?;
         let captured = (options.opt_level != OptLevel::None).then(|| {
             let network = network.clone();
             let run = move |(inputs, outputs): &mut Values, []: [&Tensor; 0]| {

@@ -104,9 +104,9 @@ impl Leaf<'_, '_> {
         }
         let half = |n: usize| 0.5 * (self.input[n].hi - self.input[n].lo);
         let mut functions =
-            Functions { width: varying.len(), slopes: Vec::new(), constants: Vec::new(), scales: Vec::new() };
-        let mut add = |least: f64, slopes: &[f64]| {
-            let scaled: Vec<f64> = varying.iter().map(|n| slopes[*n] * half(*n)).collect();
+            Functions { width: varying.len(), coefficients: Vec::new(), constants: Vec::new(), scales: Vec::new() };
+        let mut add = |least: f64, coefficients: &[f64]| {
+            let scaled: Vec<f64> = varying.iter().map(|n| coefficients[*n] * half(*n)).collect();
             functions.add(least, scaled)
         };
         let inputs = self.input.len();
@@ -136,8 +136,8 @@ impl Leaf<'_, '_> {
             some.iter().enumerate().for_each(|(at, n)| of_splits[*n] = Some((found.bounds[at], row(&found, at))));
         }
         for found in of_splits {
-            let (least, slopes) = found?;
-            add(least, &slopes)?;
+            let (least, coefficients) = found?;
+            add(least, &coefficients)?;
         }
         Some(functions)
     }
@@ -186,7 +186,7 @@ struct Functions {
     /// Number of inputs.
     width: usize,
     /// Coefficients, row by row.
-    slopes: Vec<f64>,
+    coefficients: Vec<f64>,
     /// Value of each function at 0.
     constants: Vec<f64>,
     /// Factor by which each function was multiplied.
@@ -195,14 +195,17 @@ struct Functions {
 
 impl Functions {
     /// Adds a function by its minimum and its coefficients; `None` if it is not finite.
-    fn add(&mut self, least: f64, slopes: Vec<f64>) -> Option<()> {
-        let constant = least + slopes.iter().map(|slope| slope.abs()).sum::<f64>();
-        let largest = slopes.iter().fold(constant.abs(), |largest, slope| largest.max(slope.abs()));
+    fn add(&mut self, least: f64, coefficients: Vec<f64>) -> Option<()> {
+        let constant = least + coefficients.iter().map(|coefficient| coefficient.abs()).sum::<f64>();
+        let largest = coefficients.iter().fold(constant.abs(), |largest, coefficient| largest.max(coefficient.abs()));
         let scale = if largest > 0.0 { 1.0 / largest } else { 1.0 };
-        if !(constant.is_finite() && scale.is_finite() && slopes.iter().all(|slope| slope.is_finite())) {
+        if !(constant.is_finite()
+            && scale.is_finite()
+            && coefficients.iter().all(|coefficient| coefficient.is_finite()))
+        {
             return None;
         }
-        self.slopes.extend(slopes.iter().map(|slope| slope * scale));
+        self.coefficients.extend(coefficients.iter().map(|coefficient| coefficient * scale));
         self.constants.push(constant * scale);
         self.scales.push(scale);
         Some(())
@@ -210,12 +213,12 @@ impl Functions {
 
     /// Returns the coefficients of an input in all functions with their indices, without negligible ones.
     fn column(&self, input: usize) -> impl Iterator<Item = (usize, f64)> {
-        let column = (0..self.constants.len()).map(move |n| (n, self.slopes[n * self.width + input]));
-        column.filter(|(_, slope)| slope.abs() > NEGLIGIBLE)
+        let column = (0..self.constants.len()).map(move |n| (n, self.coefficients[n * self.width + input]));
+        column.filter(|(_, coefficient)| coefficient.abs() > NEGLIGIBLE)
     }
 
     /// Returns the largest minimum of a combination of the functions, and its multipliers of the functions before they were scaled.
-    /// With multipliers μ of sum 1 the minimum is Σ μ·constant - Σ |Σ μ·slope|, where each |v| is p + n with v = p - n.
+    /// With multipliers μ of sum 1 the minimum is Σ μ·constant - Σ |Σ μ·coefficient|, where each |v| is p + n with v = p - n.
     fn multipliers(&self) -> Option<(f64, Vec<f64>)> {
         let mut problem = Problem::new(OptimizationDirection::Maximize);
         let add = |constant: &f64| problem.add_var(*constant, (0.0, 1.0));
@@ -223,7 +226,8 @@ impl Functions {
         problem.add_constraint(multipliers.iter().map(|variable| (*variable, 1.0)), ComparisonOp::Eq, 1.0);
         for input in 0..self.width {
             let [positive, negative] = [(); 2].map(|()| problem.add_var(-1.0, (0.0, f64::INFINITY)));
-            let mut sum: LinearExpr = self.column(input).map(|(n, slope)| (multipliers[n], slope)).collect();
+            let mut sum: LinearExpr =
+                self.column(input).map(|(n, coefficient)| (multipliers[n], coefficient)).collect();
             sum.add(positive, -1.0);
             sum.add(negative, 1.0);
             problem.add_constraint(sum, ComparisonOp::Eq, 0.0);
@@ -240,9 +244,9 @@ impl Functions {
         let mut problem = Problem::new(OptimizationDirection::Minimize);
         let inputs: Vec<Variable> = (0..self.width).map(|_| problem.add_var(0.0, (-1.0, 1.0))).collect();
         let largest = problem.add_var(1.0, (f64::NEG_INFINITY, f64::INFINITY));
-        for (slopes, constant) in self.slopes.chunks_exact(self.width.max(1)).zip(&self.constants) {
-            let terms = inputs.iter().zip(slopes).filter(|(_, slope)| slope.abs() > NEGLIGIBLE);
-            let mut sum: LinearExpr = terms.map(|(variable, slope)| (*variable, *slope)).collect();
+        for (coefficients, constant) in self.coefficients.chunks_exact(self.width.max(1)).zip(&self.constants) {
+            let terms = inputs.iter().zip(coefficients).filter(|(_, coefficient)| coefficient.abs() > NEGLIGIBLE);
+            let mut sum: LinearExpr = terms.map(|(variable, coefficient)| (*variable, *coefficient)).collect();
             sum.add(largest, -1.0);
             problem.add_constraint(sum, ComparisonOp::Le, -constant);
         }

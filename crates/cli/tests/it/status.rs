@@ -43,9 +43,12 @@ fn device_commands_agree() {
         assert_eq!(one["available"] == false, one["reason"].is_string(), "{one}");
         // A backend that cannot exist here has no fix.
         match one["backend"].as_str().unwrap() {
-            "cuda" | "rocm" | "opencl" => assert_eq!(one["available"] == false, one["fix"].is_string(), "{one}"),
+            "metal" if cfg!(not(target_vendor = "apple")) => assert!(one["fix"].is_null(), "{one}"),
+            "dx12" if cfg!(not(windows)) => assert!(one["fix"].is_null(), "{one}"),
             "webgpu" => assert!(one["fix"].is_null(), "{one}"),
-            _ => {}
+            // Without an Intel GPU oneAPI cannot exist here either.
+            "oneapi" => assert!(one["available"] == false || one["fix"].is_null(), "{one}"),
+            _ => assert_eq!(one["available"] == false, one["fix"].is_string(), "{one}"),
         }
     }
     assert_eq!(kind(&summary, "backends", "cpu")["hardware"], 1);

@@ -7,7 +7,7 @@ use panoply_host::pool::Pool;
 use panoply_ir::DType;
 
 use super::activations::write;
-use super::lanes::{self, Lanes, LanesTask, PREFETCH};
+use super::lanes::{self, LINE, Lanes, LanesTask, PREFETCH};
 
 /// Elements of k that are converted at once for several columns: with [`Lanes::FLOAT_TILE`] rows they fit the first-level cache.
 const CHUNK: usize = 512;
@@ -162,7 +162,7 @@ impl Product {
             let whole = self.k / L::COUNT * L::COUNT;
             for at in (0..whole).step_by(L::COUNT) {
                 let x = L::load_float(self.x.add(at));
-                if R == 1 && self.prefetch && (at * F::BYTES).is_multiple_of(64) {
+                if R == 1 && self.prefetch && (at * F::BYTES).is_multiple_of(LINE) {
                     let start = ((row - self.weight_row) * self.k + at) * F::BYTES;
                     L::prefetch(self.weight.wrapping_add(start + PREFETCH));
                 }

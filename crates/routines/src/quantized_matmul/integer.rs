@@ -12,7 +12,7 @@ use panoply_ir::DType;
 
 use super::activations::{BLOCK, Bytes, write};
 use super::format::{Format, Part};
-use super::lanes::{self, Lanes, LanesTask, PREFETCH, STRIDE};
+use super::lanes::{self, LINE, Lanes, LanesTask, PREFETCH, STRIDE};
 
 /// Elements of k that are unpacked at once for several columns.
 const CHUNK: usize = 256;
@@ -20,8 +20,6 @@ const CHUNK: usize = 256;
 const PART_WORDS: usize = 12;
 /// Words of a lane that a transposed block takes, its f16 included.
 const BLOCK_WORDS: usize = 56;
-/// Bytes of a line of the cache.
-const LINE: usize = 64;
 /// Most rows that are multiplied between two passes over the columns.
 pub const ROWS: usize = 64;
 

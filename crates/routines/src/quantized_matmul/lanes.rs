@@ -12,7 +12,10 @@ use panoply_ir::f16;
 
 use super::activations::{BLOCK, round};
 
-/// Bytes from what is multiplied to what is prefetched. 2304 to 6912 were measured.
+/// Bytes of a line of the cache, which [`Lanes::prefetch`] loads.
+pub const LINE: usize = 64;
+
+/// Bytes from what is multiplied to what is prefetched (figures: `docs/measured/quantized-matmul-cpu.md`).
 pub const PREFETCH: usize = 4608;
 
 /// Returns true if weights are prefetched.
