@@ -35,7 +35,7 @@ usage: cargo xtask <task>
        --full          also exhaustive sweeps and every target
   peers                benchmark against PyTorch, Burn and candle; writes docs/measured/peers-cpu.md and operations-cpu.md
   peers tables         train on tables with the defaults, beside scikit-learn; writes docs/measured/tables.md
-  peers llm            benchmark language models against llama.cpp; writes docs/measured/llm-cpu.md
+  peers llm            benchmark language models against llama.cpp and candle; writes docs/measured/llm-cpu.md
   peers mesh           benchmark tasks, block matrices and data-parallel training against Dask, Ray and PyTorch; writes
                        docs/measured/mesh-cpu.md
   peers bounds         compare linear bounds of networks with bound-propagation; writes docs/measured/verify-bounds.md

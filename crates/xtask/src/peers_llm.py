@@ -1,11 +1,14 @@
-"""Compares `panoply bench llm` with llama.cpp.
+"""Compares `panoply bench llm` with llama.cpp and candle.
 
-    python peers_llm.py PANOPLY_BINARY MODEL_FOLDER TABLE.md [--turns N] [--threads N]
+    python peers_llm.py PANOPLY_BINARY MODEL_FOLDER TABLE.md [--candle BINARY] [--turns N] [--threads N] [--types TYPE …]
 
-Makes a LLaMA of 1.1 billion random weights in F16, quantizes it with `panoply quantize`, and lets both programs take turns on each file, each turn
-in processes of their own. A ratio is that of one turn; the table has the median of the ratios with a 95 % interval from order statistics.
+Makes a LLaMA of 1.1 billion random weights in F16, quantizes it with `panoply quantize`, and lets the programs take turns on each file, each turn
+in processes of their own. A ratio is that of one turn; the table has the median of the ratios with a 95 % interval from order statistics. candle,
+which is much slower, takes part in the first turns only.
 
-The logits after the prompt are compared with ours in exact mode: decoded weights in f32, f32 activations, no fast product.
+A section with the tables is written to TABLE.md, before those of other days and machines.
+
+The logits after a short prompt are compared with ours in exact mode: decoded weights in f32, f32 activations, no fast product.
 """
 
 import argparse
@@ -21,6 +24,10 @@ import time
 
 TYPES = ["f16", "q8_0", "q4_0", "q4_k_m"]
 PREFILL, DECODE = 512, 64
+# Tokens of the prompt after which logits are compared: the exact mode takes about a second for each.
+COMPARED = 32
+CANDLE_TURNS = 3
+TITLE = "# Language models on the CPU, beside llama.cpp"
 # The shape of TinyLlama.
 HIDDEN, BLOCKS, HEADS, KV_HEADS, WIDTH, VOCAB = 2048, 22, 32, 4, 5632, 32000
 
@@ -66,37 +73,55 @@ def make_model(path):
     writer.close()
 
 
-def llama(path, threads, logits_path):
-    """Prints the seconds of prefill and of decode as JSON and saves the logits after the prompt; runs in a process of its own."""
+def open_llama(path, threads, context_length):
+    """Returns the module of llama.cpp and a context, which keeps the model alive."""
     import ctypes
-    import numpy as np
     import llama_cpp as l
     # The library calls it until the process ends.
-    silent = l.llama_log_callback(lambda *_: None)
-    l.llama_log_set(silent, ctypes.c_void_p(0))
+    open_llama.silent = l.llama_log_callback(lambda *_: None)
+    l.llama_log_set(open_llama.silent, ctypes.c_void_p(0))
     l.llama_backend_init()
     model = l.llama_model_load_from_file(str(path).encode(), l.llama_model_default_params())
     params = l.llama_context_default_params()
-    params.n_ctx, params.n_batch, params.n_threads, params.n_threads_batch = PREFILL + DECODE, PREFILL, threads, threads
-    context = l.llama_init_from_model(model, params)
-    tokens = (l.llama_token * PREFILL)(*[n * 7919 % VOCAB for n in range(PREFILL)])
-    times = []
+    params.n_ctx, params.n_batch, params.n_threads, params.n_threads_batch = context_length, PREFILL, threads, threads
+    return l, l.llama_init_from_model(model, params)
+
+
+def llama_prefill(l, context, count):
+    """Runs the prompt of `panoply bench llm` with `count` tokens; returns a pointer to the logits of the last one."""
+    tokens = (l.llama_token * count)(*[n * 7919 % VOCAB for n in range(count)])
+    assert l.llama_decode(context, l.llama_batch_get_one(tokens, count)) == 0
+    return l.llama_get_logits_ith(context, -1)
+
+
+def llama_times(path, threads):
+    """Prints the seconds of prefill and of decode as JSON, measured after one run; runs in a process of its own."""
+    l, context = open_llama(path, threads, PREFILL + DECODE)
     for _ in range(2):
         l.llama_memory_clear(l.llama_get_memory(context), True)
         start = time.perf_counter()
-        assert l.llama_decode(context, l.llama_batch_get_one(tokens, PREFILL)) == 0
-        logits = l.llama_get_logits_ith(context, -1)
+        llama_prefill(l, context, PREFILL)
         prefill = time.perf_counter() - start
-        saved = np.ctypeslib.as_array(logits, shape=(VOCAB,)).copy()
-        start = time.perf_counter() - prefill
-        one = (l.llama_token * 1)()
+        one = (l.llama_token * 1)(17)
         for _ in range(DECODE):
-            one[0] = 17
             assert l.llama_decode(context, l.llama_batch_get_one(one, 1)) == 0
-            logits = l.llama_get_logits_ith(context, -1)
+            l.llama_get_logits_ith(context, -1)
         times = [prefill, time.perf_counter() - start - prefill]
-    np.save(logits_path, saved)
     print(json.dumps(times))
+
+
+def llama_logits(path, threads, logits_path):
+    """Saves the logits after the compared prompt; runs in a process of its own."""
+    import numpy as np
+    l, context = open_llama(path, threads, COMPARED)
+    logits = llama_prefill(l, context, COMPARED)
+    np.save(logits_path, np.ctypeslib.as_array(logits, shape=(VOCAB,)))
+
+
+def run_llama(mode, path, args, *rest):
+    """Runs a function above in a process of its own and returns what it printed."""
+    command = [sys.executable, __file__, mode, str(path), str(args.threads), *map(str, rest)]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
 def logit_errors(args, path):
@@ -105,12 +130,20 @@ def logit_errors(args, path):
     logits = {}
     for name, mode in [("ours", "standard"), ("exact", "exact")]:
         file = args.models / f"{name}.npy"
-        subprocess.run([args.panoply, "bench", "llm", path, "--repeats", "1", "--decode", "1", "--device", "cpu", "--json",
-                        "--save-logits", file], check=True, capture_output=True, env={**os.environ, "PANOPLY_MATH_MODE": mode})
+        subprocess.run([args.panoply, "bench", "llm", path, "--prefill", str(COMPARED), "--decode", "1", "--repeats", "1", "--device", "cpu",
+                        "--json", "--save-logits", file], check=True, capture_output=True, env={**os.environ, "PANOPLY_MATH_MODE": mode})
         logits[name] = np.load(file)
+    run_llama("--llama-logits", path, args, args.models / "llama.npy")
     theirs = np.load(args.models / "llama.npy")
     scale = np.abs(logits["exact"]).max()
     return [float(np.abs(other - logits["exact"]).max() / scale) for other in (logits["ours"], theirs)]
+
+
+def run_candle(args, path):
+    """The seconds of prefill and of decode in candle."""
+    command = [args.candle, path, str(PREFILL), str(DECODE)]
+    out = subprocess.run(command, check=True, capture_output=True, text=True, env={**os.environ, "RAYON_NUM_THREADS": str(args.threads)}).stdout
+    return json.loads(out.splitlines()[-1])
 
 
 STREAMS, STARTS = 8, 5
@@ -149,13 +182,42 @@ def interval(ratios):
     return middle, ordered[low], ordered[count - 1 - low]
 
 
+def take_turns(args, kind, path):
+    """Ratios of the turns and medians of the rates for prefill and decode of one file."""
+    ours, theirs, candle = [], [], []
+    for turn in range(args.turns):
+        bench = [args.panoply, "bench", "llm", path, "--json", "--repeats", "1", "--device", "cpu", "--threads", str(args.threads)]
+        run = json.loads(subprocess.run(bench, check=True, capture_output=True, text=True).stdout)
+        ours.append([run["prefill_tokens_per_second"], run["decode_tokens_per_second"]])
+        prefill, decode = json.loads(run_llama("--llama-times", path, args).splitlines()[-1])
+        theirs.append([PREFILL / prefill, DECODE / decode])
+        if args.candle and turn < CANDLE_TURNS:
+            prefill, decode = run_candle(args, path)
+            candle.append([PREFILL / prefill, DECODE / decode])
+        ratios = [own / other for own, other in zip(ours[-1], theirs[-1])]
+        print(f"{kind}, turn {turn + 1}: prefill {ratios[0]:.2f}, decode {ratios[1]:.2f}", flush=True)
+    phases = []
+    for n in (0, 1):
+        ratios = [own[n] / other[n] for own, other in zip(ours, theirs)]
+        phases.append({"ratio": interval(ratios), "ours": median([rates[n] for rates in ours]), "theirs": median([rates[n] for rates in theirs]),
+                       "candle": median([rates[n] for rates in candle]) if candle else None})
+    return phases
+
+
+def median(values):
+    ordered = sorted(values)
+    return (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("panoply", type=pathlib.Path)
     parser.add_argument("models", type=pathlib.Path)
     parser.add_argument("table", type=pathlib.Path)
+    parser.add_argument("--candle", type=pathlib.Path)
     parser.add_argument("--turns", type=int, default=10)
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--types", nargs="+", choices=TYPES, default=TYPES)
     args = parser.parse_args()
     args.models.mkdir(parents=True, exist_ok=True)
     files = {kind: args.models / f"random-1b-{kind}.gguf" for kind in TYPES}
@@ -165,25 +227,11 @@ def main():
         if not files[kind].exists():
             subprocess.run([args.panoply, "quantize", files["f16"], files[kind], "--type", kind], check=True)
     rows, errors = {}, {}
-    for kind, path in files.items():
-        ratios, best = ([], []), ([], [])
-        for turn in range(args.turns):
-            ours = subprocess.run(
-                [args.panoply, "bench", "llm", path, "--json", "--repeats", "1", "--device", "cpu",
-                 "--threads", str(args.threads)], check=True, capture_output=True, text=True)
-            ours = json.loads(ours.stdout)
-            theirs = subprocess.run([sys.executable, __file__, "--llama", str(path), str(args.threads), args.models / "llama.npy"],
-                                    check=True, capture_output=True, text=True)
-            prefill, decode = json.loads(theirs.stdout.splitlines()[-1])
-            pairs = [(ours["prefill_tokens_per_second"], PREFILL / prefill),
-                     (ours["decode_tokens_per_second"], DECODE / decode)]
-            for n, (own, other) in enumerate(pairs):
-                ratios[n].append(own / other)
-                best[n].append((own, other))
-            print(f"{kind}, turn {turn + 1}: prefill {ratios[0][-1]:.2f}, decode {ratios[1][-1]:.2f}", flush=True)
-        rows[kind] = [(*interval(ratios[n]), *[sorted(rates)[len(rates) // 2] for rates in zip(*best[n])]) for n in (0, 1)]
-        errors[kind] = logit_errors(args, path)
+    for kind in args.types:
+        rows[kind] = take_turns(args, kind, files[kind])
+        errors[kind] = logit_errors(args, files[kind])
         print(f"{kind}: logits differ from the exact ones by {errors[kind][0]:.2g}, llama.cpp's by {errors[kind][1]:.2g}", flush=True)
+        write(args, rows, errors, [])
     write(args, rows, errors, other_figures(args, files["q4_0"]))
 
 
@@ -191,30 +239,44 @@ def write(args, rows, errors, others):
     import llama_cpp
     machine = next((line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")), platform.processor())
     lines = [
-        "# Language models on the CPU, beside llama.cpp", "",
-        f"{datetime.date.today()}, {machine}, {args.threads} threads; llama-cpp-python {llama_cpp.__version__} built natively. A LLaMA of 1.1 billion",
-        f"random weights, a prompt of {PREFILL} tokens and {DECODE} generated ones. Both programs took turns, {args.turns} times; ratios are medians of the",
-        "turns with a 95 % interval, rates are medians in tokens/s. Written by `cargo xtask peers llm`.", "",
+        f"## {datetime.date.today()}, {machine}, {args.threads} threads", "",
+        f"llama-cpp-python {llama_cpp.__version__} built natively. A LLaMA of 1.1 billion random weights (the shape of TinyLlama), a prompt of {PREFILL} tokens and {DECODE}",
+        f"generated ones. Both programs took turns, {args.turns} times; ratios are medians of the turns with a 95 % interval, rates are medians in tokens/s.", "",
         "| weights | prefill | llama.cpp | ours ÷ llama.cpp | decode | llama.cpp | ours ÷ llama.cpp |", "|---|---|---|---|---|---|---|",
     ]
     losing = []
     for kind, phases in rows.items():
         cells = [kind.upper()]
-        for name, (middle, low, high, own, other) in zip(["prefill", "decode"], phases):
-            cells += [f"{own:.1f}", f"{other:.1f}", f"{middle:.2f} ({low:.2f}–{high:.2f})"]
+        for name, phase in zip(["prefill", "decode"], phases):
+            middle, low, high = phase["ratio"]
+            cells += [f"{phase['ours']:.1f}", f"{phase['theirs']:.1f}", f"{middle:.2f} ({low:.2f}–{high:.2f})"]
             if high < 1:
                 losing.append(f"{name} of {kind.upper()}")
         lines.append("| " + " | ".join(cells) + " |")
     lines += ["", "Slower than llama.cpp: " + (", ".join(losing) if losing else "none") + "."]
-    lines += ["", "Largest difference of a logit after the prompt from that of decoded f32 weights and f32 activations, relative to the largest:", "",
-              "| weights | ours | llama.cpp |", "|---|---|---|"]
+    if args.candle:
+        lines += ["", f"candle 0.11.1, built natively, in the first {CANDLE_TURNS} of these turns:", "",
+                  "| weights | prefill, candle | ours ÷ candle | decode, candle | ours ÷ candle |", "|---|---|---|---|---|"]
+        for kind, phases in rows.items():
+            cells = [cell for phase in phases for cell in (f"{phase['candle']:.1f}", f"{phase['ours'] / phase['candle']:.2f}")]
+            lines.append("| " + " | ".join([kind.upper(), *cells]) + " |")
+    lines += ["", f"Largest difference of a logit after a prompt of {COMPARED} tokens from that of decoded f32 weights and f32 activations, relative to",
+              "the largest:", "", "| weights | ours | llama.cpp |", "|---|---|---|"]
     lines += [f"| {kind.upper()} | {own:.2g} | {other:.2g} |" for kind, (own, other) in errors.items()]
-    lines += ["", "Q4_0:", "", "| | measured | goal |", "|---|---|---|", *others]
-    args.table.write_text("\n".join(lines) + "\n")
+    worse = [kind.upper() for kind, (own, other) in errors.items() if own > other]
+    lines += ["", "Less exact than llama.cpp: " + (", ".join(worse) if worse else "none") + "."]
+    if others:
+        lines += ["", "Q4_0:", "", "| | measured | goal |", "|---|---|---|", *others]
+    title, *earlier = (args.table.read_text() if args.table.exists() else TITLE).split("\n## ")
+    # The section of this run replaces what an earlier call wrote of it.
+    earlier = ["## " + section.strip() for section in earlier if "## " + section.split("\n")[0] != lines[0]]
+    args.table.write_text("\n\n".join([title.strip(), "\n".join(lines), *earlier]) + "\n")
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == "--llama":
-        llama(sys.argv[2], int(sys.argv[3]), sys.argv[4])
+    if sys.argv[1] == "--llama-times":
+        llama_times(sys.argv[2], int(sys.argv[3]))
+    elif sys.argv[1] == "--llama-logits":
+        llama_logits(sys.argv[2], int(sys.argv[3]), sys.argv[4])
     else:
         main()

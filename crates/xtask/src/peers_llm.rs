@@ -1,7 +1,7 @@
-//! `cargo xtask peers llm`: tokens per second of language models beside llama.cpp, in the same session.
+//! `cargo xtask peers llm`: tokens per second of language models beside llama.cpp and candle, in the same session.
 //!
-//! llama.cpp is built natively from the source of the package `llama-cpp-python` (some minutes). `peers_llm.py` makes the models, lets both
-//! programs take turns, and writes the table.
+//! llama.cpp is built natively from the source of the package `llama-cpp-python`, candle with a program in a package outside of the
+//! workspace (some minutes each). `peers_llm.py` makes the models, lets the programs take turns, and writes the table.
 
 use crate::install::{self, PackageLists};
 use crate::repo::Repo;
@@ -10,7 +10,7 @@ use crate::shell::{cargo, command, quiet, stream};
 const PACKAGES: &[&str] = &["numpy", "gguf"];
 const LLAMA_CPP: &str = "llama-cpp-python==0.3.36";
 
-/// Writes `docs/measured/llm-cpu.md`.
+/// Writes a section of `docs/measured/llm-cpu.md`.
 pub fn run(repo: &Repo) -> bool {
     match measure(repo) {
         Ok(green) => green,
@@ -35,10 +35,19 @@ fn measure(repo: &Repo) -> Result<bool, String> {
     if !stream(&mut cargo(repo, &["build", "--release", "--package", "panoply-cli"]), |_| true)? {
         return Ok(false);
     }
+    let candle = repo.target().join("peers");
+    let manifest = "crates/xtask/peers/Cargo.toml";
+    let mut build =
+        cargo(repo, &["build", "--release", "--no-default-features", "--manifest-path", manifest, "--target-dir"]);
+    // candle chooses its instructions when it is compiled.
+    if !stream(build.arg(&candle).env("RUSTFLAGS", "-Ctarget-cpu=native"), |_| true)? {
+        return Ok(false);
+    }
     let mut script = command(repo, &python);
     script.arg(repo.root.join("crates/xtask/src/peers_llm.py"));
     script.arg(repo.target().join("release").join("panoply"));
     script.arg(repo.tools().join("models"));
     script.arg(repo.root.join("docs/measured/llm-cpu.md"));
+    script.arg("--candle").arg(candle.join("release").join("candle_llm"));
     stream(&mut script, |_| true)
 }

@@ -10,7 +10,7 @@ use clap::Args;
 use panoply::llm::{Engine, EngineOptions, Event, Model, ModelOptions, Prompt, Request};
 use panoply::nn::data::npy;
 use panoply::runtime::Backend;
-use panoply::{Error, Result, Tensor};
+use panoply::{Device, Error, Profiler, Result, Tensor};
 use serde_json::json;
 
 use super::{Limits, rss};
@@ -37,6 +37,9 @@ pub struct BenchLlmCommand {
     /// Write the logits after the prompt, a vector of f32, to a NumPy file
     #[arg(long, value_name = "FILE.npy")]
     save_logits: Option<PathBuf>,
+    /// Also print the time of each kernel of a further run's decode to stderr, and the time outside of kernels
+    #[arg(long)]
+    profile: bool,
     #[command(flatten)]
     threads: ThreadArgs,
     #[command(flatten)]
@@ -62,8 +65,8 @@ pub fn run(arguments: &BenchLlmCommand) -> Result<ExitCode> {
     device.scope(|| {
         let gbps = Limits::new(device, BANDWIDTH_SECONDS).gbps()?;
         device.trim_memory();
-        let (measured, peak_rss) = rss::growth(|| measure(arguments, context))?;
-        let Measured { load_seconds, weights_per_token, times, logits, stream_rate } = measured;
+        let (measured, peak_rss) = rss::growth(|| measure(arguments, device, context))?;
+        let Measured { load_seconds, weights_per_token, times, kernel_seconds, logits, stream_rate } = measured;
         if let Some(path) = &arguments.save_logits {
             npy::save(&Tensor::from_slice(&logits, [logits.len()]), path)?;
         }
@@ -73,6 +76,7 @@ pub fn run(arguments: &BenchLlmCommand) -> Result<ExitCode> {
             (seconds[(seconds.len() - 1) / 2] + seconds[seconds.len() / 2]) / 2.0
         };
         let rates = [prefill as f64 / median(|times| times[0]), decode as f64 / median(|times| times[1])];
+        let host_seconds = kernel_seconds.map(|kernels| (median(|times| times[1]) - kernels) / decode as f64);
         let share = rates[1] * weights_per_token as f64 / (gbps * 1e9);
         let threads = device.info().compute_units;
         if arguments.jsonl {
@@ -83,7 +87,7 @@ pub fn run(arguments: &BenchLlmCommand) -> Result<ExitCode> {
                 "decode_tokens": decode, "decode_tokens_per_second": rates[1],
                 "streams": arguments.streams, "streams_tokens_per_second": stream_rate,
                 "weights_bytes_per_token": weights_per_token, "gb_per_s": gbps, "fraction_of_bandwidth": share,
-                "peak_rss_bytes": peak_rss,
+                "host_seconds_per_token": host_seconds, "peak_rss_bytes": peak_rss,
             })));
         } else {
             let threads =
@@ -93,6 +97,9 @@ pub fn run(arguments: &BenchLlmCommand) -> Result<ExitCode> {
             println!("prefill {prefill:<4}{:>8.1} tokens/s", rates[0]);
             let share = 100.0 * share;
             println!("decode {decode:<5}{:>8.1} tokens/s  {share:.0} % of the bandwidth, {gbps:.1} GB/s", rates[1]);
+            if let Some(host_seconds) = host_seconds {
+                println!("outside of kernels {:.0} µs a token", host_seconds * 1e6);
+            }
             if let (Some(count), Some(rate)) = (arguments.streams, stream_rate) {
                 println!("{count:<3} streams {rate:>8.1} tokens/s  {:.2} times one", rate / rates[1]);
             }
@@ -106,13 +113,15 @@ struct Measured {
     weights_per_token: u64,
     /// Seconds of prefill and decode of each run.
     times: Vec<[f64; 2]>,
+    /// Seconds of all kernels of a decode, if profiled.
+    kernel_seconds: Option<f64>,
     /// After the prompt.
     logits: Vec<f32>,
     /// Tokens per second of all sequences that are decoded at once.
     stream_rate: Option<f64>,
 }
 
-fn measure(arguments: &BenchLlmCommand, context: usize) -> Result<Measured> {
+fn measure(arguments: &BenchLlmCommand, device: &Device, context: usize) -> Result<Measured> {
     let started = Instant::now();
     let mut progress = LoadProgress::new("loading");
     // Sequences that are decoded at once begin one after the other, and go on until the last has all its tokens.
@@ -127,19 +136,42 @@ fn measure(arguments: &BenchLlmCommand, context: usize) -> Result<Measured> {
     for _ in 0..=arguments.repeats {
         let mut cache = model.new_cache();
         let started = Instant::now();
-        let mut logits = model.logits(&mut cache, &tokens, 0)?;
-        after_prompt.clone_from(&logits);
-        let prefill = started.elapsed().as_secs_f64();
-        for n in 0..arguments.decode {
-            let best = (0..logits.len()).max_by(|a, b| logits[*a].total_cmp(&logits[*b])).unwrap_or(0);
-            logits = model.logits(&mut cache, &[best as u32], arguments.prefill + n)?;
-        }
-        times.push([prefill, started.elapsed().as_secs_f64() - prefill]);
+        after_prompt = model.logits(&mut cache, &tokens, 0)?;
+        let seconds = started.elapsed().as_secs_f64();
+        decode(&model, &mut cache, &after_prompt, arguments)?;
+        times.push([seconds, started.elapsed().as_secs_f64() - seconds]);
     }
     times.remove(0);
+    let kernel_seconds = if arguments.profile {
+        let mut cache = model.new_cache();
+        model.logits(&mut cache, &tokens, 0)?;
+        let profiler = Profiler::start(device)?;
+        decode(&model, &mut cache, &after_prompt, arguments)?;
+        let report = profiler.finish()?;
+        eprintln!("{report}");
+        Some(report.work.iter().map(|work| work.time.as_secs_f64()).sum())
+    } else {
+        None
+    };
     let (weights_per_token, model) = (model.weights_per_token(), Arc::new(model));
     let stream_rate = arguments.streams.map(|count| measure_streams(&model, count, arguments.decode)).transpose()?;
-    Ok(Measured { load_seconds, weights_per_token, times, logits: after_prompt, stream_rate })
+    Ok(Measured { load_seconds, weights_per_token, times, kernel_seconds, logits: after_prompt, stream_rate })
+}
+
+/// Decodes the tokens of a run after the prompt, the most probable token each time.
+fn decode(
+    model: &Model,
+    cache: &mut Vec<[Tensor; 2]>,
+    after_prompt: &[f32],
+    arguments: &BenchLlmCommand,
+) -> Result<()> {
+    let most_probable =
+        |logits: &[f32]| (0..logits.len()).max_by(|a, b| logits[*a].total_cmp(&logits[*b])).unwrap_or(0);
+    let mut token = most_probable(after_prompt);
+    for n in 0..arguments.decode {
+        token = most_probable(&model.logits(cache, &[token as u32], arguments.prefill + n)?);
+    }
+    Ok(())
 }
 
 /// Tokens of the prompt of each of several sequences.

@@ -93,6 +93,12 @@ fn bench_llm_reports_rates_and_threads() {
     ] {
         assert!(document[rate].as_f64().unwrap() > 0.0, "{rate}: {document}");
     }
+    let output = panoply(&[&arguments[..], &["--profile"]].concat());
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(document["host_seconds_per_token"].is_f64(), "{document}");
+    // Kernels and routines of a decode step, by name.
+    let profile = text(&output.stderr);
+    assert!(profile.contains("quantized_matmul") && profile.contains("attention"), "{profile}");
     let output = panoply(&["bench", "llm", &model]);
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stderr).contains("context length 576 is not between 1 and the model's 64"));
