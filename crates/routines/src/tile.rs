@@ -7,7 +7,7 @@ use panoply_host::isa::Machine;
 use panoply_host::simd::{Real, Task, Vector};
 
 /// Maximum width of a tile in vectors.
-pub const MOST_VECTORS: usize = 3;
+pub const MAX_VECTORS: usize = 3;
 
 /// Returns the maximum number of rows of a tile on a machine.
 pub const fn most_rows<V: Vector>() -> usize {
@@ -23,7 +23,7 @@ pub trait Tile {
     unsafe fn run<M: Machine, const R: usize, const C: usize>(&self);
 }
 
-/// Runs a tile with these extents: 8, 4, 2 or 1 rows and up to [`MOST_VECTORS`] vectors.
+/// Runs a tile with these extents: 8, 4, 2 or 1 rows and up to [`MAX_VECTORS`] vectors.
 ///
 /// # Safety
 /// As [`Tile::run`].
@@ -97,7 +97,7 @@ pub fn row_blocks(count: usize, most: usize) -> impl Iterator<Item = (usize, usi
 /// Divides vectors into parts that have a tile, as even as possible; yields the first vector and the number of vectors of each.
 #[inline(always)]
 pub fn vector_parts(count: usize) -> impl Iterator<Item = (usize, usize)> {
-    let (mut at, mut parts) = (0, count.div_ceil(MOST_VECTORS));
+    let (mut at, mut parts) = (0, count.div_ceil(MAX_VECTORS));
     std::iter::from_fn(move || {
         (parts > 0).then(|| {
             let width = (count - at).div_ceil(parts);

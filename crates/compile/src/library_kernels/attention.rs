@@ -28,12 +28,12 @@ pub(super) use gradient::gradient;
 /// Maximum width of queries, keys and values for which accumulators fit in registers.
 const WIDEST: usize = 128;
 /// Minimum number of queries; fewer would leave most of a tile empty.
-const FEWEST: usize = 16;
+const MIN_QUERIES: usize = 16;
 /// Number of keys up to which fewer queries are accepted: for more keys, the body's kernels are better because they
 /// divide the keys among groups.
 const FEW_KEYS: usize = 128;
 /// Number of groups along an axis that every device supports.
-const MOST_GROUPS: usize = 65_535;
+const MAX_GROUPS: usize = 65_535;
 
 /// Returns the kernel for the output and the log-sum-exp of the scores, the latter in the accumulation type; `None` if
 /// the body is faster.
@@ -70,9 +70,9 @@ fn fits(routine: &Routine, of: &Attention, target: &Target, math_mode: MathMode,
         && math_mode != MathMode::Exact
         && (wide(of.dtype) != DType::F64 || target.f64)
         && of.width.max(of.depth) <= WIDEST
-        && (of.queries >= FEWEST || of.keys <= FEW_KEYS)
-        && of.batch * of.heads <= MOST_GROUPS
-        && of.queries.max(of.keys) <= MOST_GROUPS * FEWEST
+        && (of.queries >= MIN_QUERIES || of.keys <= FEW_KEYS)
+        && of.batch * of.heads <= MAX_GROUPS
+        && of.queries.max(of.keys) <= MAX_GROUPS * MIN_QUERIES
         && bindings <= target.max_bindings as usize
         && routine.operands().all(|operand| seen(operand.elems, operand.dtype))
 }

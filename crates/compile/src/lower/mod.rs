@@ -144,7 +144,7 @@ pub fn thresholds(style: Style) -> Vec<(&'static str, usize)> {
         ("elements of a row that a group processes at once", thread_mapping::MAX_GPU_GROUP_SIZE as u64),
         ("rows that keep a device busy", thread_mapping::BUSY_ROWS),
         ("elements from which a work-item computes several", thread_mapping::INTERLEAVED),
-        ("rows and columns of a tile", tiled_matmul::SMALLEST),
+        ("rows and columns of a tile", tiled_matmul::MIN_EXTENT),
     ];
     let block = match style {
         Style::Cpu { block } => vec![("work-items of a CPU's block", block as u64)],

@@ -57,7 +57,7 @@ pub(super) struct RowEmitter<'a> {
 /// phases.
 pub(super) const FEW_ITERATIONS: u64 = 8;
 /// Maximum number of values kept this way.
-const MOST_KEPT: u64 = 512;
+const MAX_KEPT: u64 = 512;
 
 impl<'a> RowEmitter<'a> {
     /// Assigns the outer variables, and returns the grid.
@@ -225,7 +225,7 @@ impl<'a> RowEmitter<'a> {
         let scans = values.iter().any(|(value, _)| matches!(value, Value::Scan(..)));
         let fits = iterations <= FEW_ITERATIONS
             && var.extent.is_multiple_of(step)
-            && iterations * values.len() as u64 <= MOST_KEPT;
+            && iterations * values.len() as u64 <= MAX_KEPT;
         (fits && passes > 1 && !scans).then_some(iterations)
     }
 

@@ -93,7 +93,7 @@ const TILES: [Shape; 6] = [
 const BLOCK_BYTES: u64 = 256;
 
 /// Minimum rows, columns and inner steps; fewer would leave most of a tile empty.
-pub(super) const SMALLEST: u64 = 16;
+pub(super) const MIN_EXTENT: u64 = 16;
 
 /// Returns tilings of a nest that is a sufficiently large product, the best estimate first. The order of summation is
 /// the same in all.
@@ -127,7 +127,7 @@ fn product(nest: &LoopNest, levels: &ComputeLevels, fused: bool) -> Option<Matmu
     let shared = |var: &&LoopVar| !row.0.contains(var) && !column.0.contains(var);
     let batch = Axis(nest.outer.iter().filter(shared).copied().collect());
     let inner = Axis(inner.clone());
-    let large = row.extent() >= SMALLEST && column.extent() >= SMALLEST && inner.extent() >= SMALLEST;
+    let large = row.extent() >= MIN_EXTENT && column.extent() >= MIN_EXTENT && inner.extent() >= MIN_EXTENT;
     if !stores || !large || !matches!(dtype, DType::F32 | DType::F64) {
         return None;
     }

@@ -8,7 +8,7 @@ use panoply_ir::kernel::{Expr, ExprId, Kernel, Op};
 use panoply_ir::{Alu, Type};
 
 /// Largest exponent distinguished: no user needs more than 16 elements.
-const MOST: u32 = 4;
+const MAX_EXPONENT: u32 = 4;
 
 /// Exponents by expression.
 pub(crate) struct KnownAlignment(Vec<u32>);
@@ -16,7 +16,7 @@ pub(crate) struct KnownAlignment(Vec<u32>);
 impl KnownAlignment {
     /// Analyzes a kernel's expressions.
     pub fn of(kernel: &Kernel) -> KnownAlignment {
-        let mut locals = vec![MOST; kernel.locals.len()];
+        let mut locals = vec![MAX_EXPONENT; kernel.locals.len()];
         loop {
             let exprs = exponents(kernel, &locals);
             let mut after = locals.clone();
@@ -49,7 +49,7 @@ fn exponents(kernel: &Kernel, locals: &[u32]) -> Vec<u32> {
     for at in 0..exprs.len() {
         let id = ExprId(at as u32);
         let of = |id: ExprId| known[id.index()];
-        let number = |value: i128| value.trailing_zeros().min(MOST);
+        let number = |value: i128| value.trailing_zeros().min(MAX_EXPONENT);
         let exponent = match exprs.get(id) {
             _ if !is_integer(exprs.ty(id)) => 0,
             Expr::Index(value) => number(value.into()),
@@ -60,7 +60,7 @@ fn exponents(kernel: &Kernel, locals: &[u32]) -> Vec<u32> {
                 Alu::Add | Alu::Sub | Alu::Or | Alu::Xor | Alu::Min | Alu::Max | Alu::Rem => {
                     of(args[0]).min(of(args[1]))
                 }
-                Alu::Mul => (of(args[0]) + of(args[1])).min(MOST),
+                Alu::Mul => (of(args[0]) + of(args[1])).min(MAX_EXPONENT),
                 Alu::And => of(args[0]).max(of(args[1])),
                 Alu::Shl => of(args[0]),
                 Alu::Select => of(args[1]).min(of(args[2])),

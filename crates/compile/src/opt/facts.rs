@@ -17,7 +17,7 @@ use panoply_ir::kernel::{Expr, ExprId, Kernel, LocalId, MemId, Space};
 use panoply_ir::{Alu, Type};
 
 use super::effects::ExprDeps;
-use super::ranges::{MOST, Range, range};
+use super::ranges::{MAX_SIZE, Range, range};
 
 /// Subject of an inequality.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -199,8 +199,8 @@ impl<'k> Facts<'k> {
     fn term_range(&self, term: Term) -> Range {
         match term {
             Term::Zero => Range::just(0),
-            Term::Len(mem) => self.leaves.get(&Expr::Len(mem)).copied().unwrap_or(Range { lo: 0, hi: MOST }),
-            Term::Expr(id) => self.range(id).unwrap_or(Range { lo: -MOST - 1, hi: MOST * 2 + 1 }),
+            Term::Len(mem) => self.leaves.get(&Expr::Len(mem)).copied().unwrap_or(Range { lo: 0, hi: MAX_SIZE }),
+            Term::Expr(id) => self.range(id).unwrap_or(Range { lo: -MAX_SIZE - 1, hi: MAX_SIZE * 2 + 1 }),
         }
     }
 

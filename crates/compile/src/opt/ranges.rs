@@ -55,16 +55,16 @@ impl Range {
 }
 
 /// Largest length, size, id or count of any launch, if nothing more is known.
-pub(crate) const MOST: i128 = MAX_LAUNCH_SIZE as i128;
+pub(crate) const MAX_SIZE: i128 = MAX_LAUNCH_SIZE as i128;
 
 /// Returns the interval of a builtin in any launch.
 pub(crate) fn builtin(kernel: &Kernel, builtin: Builtin) -> Range {
-    let size = |axis: u8| kernel.group_size.map_or(MOST, |group| group[axis as usize] as i128);
+    let size = |axis: u8| kernel.group_size.map_or(MAX_SIZE, |group| group[axis as usize] as i128);
     match builtin {
         Builtin::LocalId(axis) => Range { lo: 0, hi: size(axis) - 1 },
         Builtin::GroupSize(axis) if kernel.group_size.is_some() => Range::just(size(axis)),
-        Builtin::GlobalSize(_) | Builtin::GroupSize(_) | Builtin::GroupCount(_) => Range { lo: 1, hi: MOST },
-        Builtin::GlobalId(_) | Builtin::GroupId(_) => Range { lo: 0, hi: MOST - 1 },
+        Builtin::GlobalSize(_) | Builtin::GroupSize(_) | Builtin::GroupCount(_) => Range { lo: 1, hi: MAX_SIZE },
+        Builtin::GlobalId(_) | Builtin::GroupId(_) => Range { lo: 0, hi: MAX_SIZE - 1 },
         Builtin::SubgroupLane => Range { lo: 0, hi: 1023 },
         Builtin::SubgroupSize => Range { lo: 1, hi: 1024 },
     }
@@ -85,7 +85,7 @@ pub(crate) fn range(
         Expr::Index(value) => Some(Range::just(value as i128)),
         Expr::Len(mem) => match kernel.mem(mem).space {
             Space::Shared(len) | Space::Private(len) => Some(Range::just(len as i128)),
-            Space::Buffer(_) => Some(leaf(Expr::Len(mem), Range { lo: 0, hi: MOST })),
+            Space::Buffer(_) => Some(leaf(Expr::Len(mem), Range { lo: 0, hi: MAX_SIZE })),
         },
         expr @ Expr::Builtin(number) => Some(leaf(expr, builtin(kernel, number))),
         expr @ (Expr::Param(_) | Expr::Local(_)) => Some(leaf(expr, whole)),

@@ -64,10 +64,10 @@ pub struct Window {
 }
 
 /// Maximum number of cached bind groups of a program; beyond it the cache is cleared.
-const MOST_BOUND: usize = 64;
+const MAX_BIND_GROUPS: usize = 64;
 
 /// Maximum number of cached pipelines of a program; beyond it the cache is cleared.
-const MOST_PIPELINES: usize = 64;
+const MAX_PIPELINES: usize = 64;
 
 /// WGSL names of the work-group sizes, if a launch chooses them.
 const SIZES: [&str; 3] = ["items0", "items1", "items2"];
@@ -275,7 +275,7 @@ impl Program {
             constants.extend(SIZES.into_iter().zip(group.map(f64::from)));
         }
         let pipeline = self.make(open, group, &constants)?;
-        if pipelines.len() >= MOST_PIPELINES {
+        if pipelines.len() >= MAX_PIPELINES {
             pipelines.clear();
         }
         pipelines.insert(key, pipeline.clone());
@@ -348,7 +348,7 @@ impl Program {
         let descriptor = BindGroupDescriptor { label: Some(&self.entry), layout: &self.bindings, entries: &entries };
         let doing = format_args!("binding the arguments of {}", self.entry);
         let group = open.ask(doing, || open.device.create_bind_group(&descriptor))?;
-        if bound.len() >= MOST_BOUND {
+        if bound.len() >= MAX_BIND_GROUPS {
             bound.clear();
         }
         // Memory without an id is used by one launch only.

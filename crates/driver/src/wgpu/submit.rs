@@ -15,7 +15,7 @@ use super::open::{IN_BROWSER, Open};
 /// Size in bytes of the buffer for launches' argument words; a longer submission is split.
 pub const WORDS_BYTES: u64 = 256 << 10;
 /// Maximum number of timestamps of a query set, as specified by the API.
-const MOST_STAMPS: u32 = 4096;
+const MAX_STAMPS: u32 = 4096;
 
 /// Times of the commands of a submission.
 pub enum Times {
@@ -49,7 +49,7 @@ impl Encoder<'_> {
     pub fn run_timed(mut self, steps: &[DeviceCommand]) -> Result<(SubmissionIndex, Times)> {
         let stamps = u32::try_from(2 * steps.len()).unwrap_or(u32::MAX);
         let tells = self.open.features.contains(Features::TIMESTAMP_QUERY_INSIDE_ENCODERS);
-        if !tells || stamps == 0 || stamps > MOST_STAMPS {
+        if !tells || stamps == 0 || stamps > MAX_STAMPS {
             return self.run_measured(steps);
         }
         let open = self.open;

@@ -16,7 +16,7 @@ use super::Rows;
 /// Number of independent accumulators.
 const WIDE: usize = 8;
 /// Maximum number of iterations per root; three to six are common, and each at least reduces the interval by a constant factor.
-const MOST_STEPS: usize = 100;
+const MAX_STEPS: usize = 100;
 
 /// The diagonal, strictly ascending, and the squares of z.
 #[derive(Clone, Copy)]
@@ -104,7 +104,7 @@ impl Secular<'_> {
         if !(low < distance && distance < high) {
             distance = (low + high) / 2.0;
         }
-        for _ in 0..MOST_STEPS {
+        for _ in 0..MAX_STEPS {
             let sides = self.sides(Root { origin, distance }, at + 1);
             let value = sides.value();
             if value < 0.0 {

@@ -13,7 +13,7 @@ use panoply_host::isa::Machine;
 use panoply_host::pool::Pool;
 use panoply_host::simd::{Task, Vector};
 
-use super::super::tile::{self, MOST_VECTORS, Tile, most_rows, row_blocks, vector_parts};
+use super::super::tile::{self, MAX_VECTORS, Tile, most_rows, row_blocks, vector_parts};
 use super::dot_kernel;
 use super::pack::{self, Matrix};
 use crate::RunChunk;
@@ -22,7 +22,7 @@ use crate::element_format::Format;
 /// Lanes along `k` of a block.
 const BLOCK_DEPTH: usize = 512;
 /// Vectors of a band: with a block's depth, half of the L2 cache.
-const BAND_VECTORS: usize = 5 * MOST_VECTORS;
+const BAND_VECTORS: usize = 5 * MAX_VECTORS;
 /// Rows of a band, which bounds the sums in scratch memory.
 const BAND_ROWS: usize = 512;
 /// Number of rows up to which packing the right operand costs more than reading it in place.
@@ -32,7 +32,7 @@ const GROUP_ROWS: usize = 64;
 /// Lanes along `k` of a block, and vectors of a band, for a product with few rows: the rows of its right operand are
 /// best read to their end.
 const THIN_DEPTH: usize = 32;
-const THIN_VECTORS: usize = 20 * MOST_VECTORS;
+const THIN_VECTORS: usize = 20 * MAX_VECTORS;
 
 /// A part of a product: `m × k` times `k × n`.
 pub struct GemmBlock<'a, F: Format> {
@@ -200,7 +200,7 @@ impl<F: Format> Band<'_, '_, F> {
         let Block { first, depth, .. } = *block;
         let a = self.a.from(block.row, first);
         let packed = depth.div_ceil(F::DEPTH);
-        let few = self.columns <= MOST_VECTORS * F::Vector::<M>::LANES;
+        let few = self.columns <= MAX_VECTORS * F::Vector::<M>::LANES;
         let lies = F::step(a.column).filter(|step| depth % F::DEPTH == 0 && (*step == 1 || few));
         // SAFETY: the caller's promise, for all of them.
         unsafe {

@@ -54,7 +54,7 @@ pub unsafe fn write<M: Machine, F: Format>(part: &GemmBlock<'_, F>) {
 /// Returns the sum of all lanes.
 #[inline(always)]
 unsafe fn total<V: Vector>(sums: V) -> V::Elem {
-    let mut lanes = [V::Elem::default(); pack::MOST_LANES];
+    let mut lanes = [V::Elem::default(); pack::MAX_LANES];
     // SAFETY: the caller's promise; there is room for all lanes.
     unsafe { sums.store(lanes.as_mut_ptr()) };
     let mut count = V::LANES;

@@ -6,7 +6,7 @@ use panoply_host::simd::Vector;
 use crate::element_format::Format;
 
 /// Number of lanes of the widest vector.
-pub const MOST_LANES: usize = 16;
+pub const MAX_LANES: usize = 16;
 
 /// A matrix in memory, or a part of one; distances are in elements.
 pub struct Matrix<T> {
@@ -110,7 +110,7 @@ pub unsafe fn square<M: Machine, F: Format>(line: impl Fn(usize) -> F::Vector<M>
     let lanes = F::Vector::<M>::LANES;
     // SAFETY: the caller's promise.
     unsafe {
-        let mut all = [F::Vector::<M>::splat(F::Sum::default()); MOST_LANES];
+        let mut all = [F::Vector::<M>::splat(F::Sum::default()); MAX_LANES];
         (0..lanes).for_each(|i| all[i] = line(i));
         // Each round doubles the distance between lanes that were adjacent.
         for _ in 0..lanes.ilog2() {
@@ -135,7 +135,7 @@ pub unsafe fn vector<M: Machine, F: Format>(from: *const F::Elem, depth: usize) 
         if F::step(1).is_some() && depth == whole {
             return F::Vector::<M>::load(from.cast());
         }
-        let mut lanes = [F::Sum::default(); MOST_LANES];
+        let mut lanes = [F::Sum::default(); MAX_LANES];
         along::<F>(from, 1, depth, lanes.as_mut_ptr());
         F::Vector::<M>::load(lanes.as_ptr())
     }
@@ -149,7 +149,7 @@ unsafe fn across<M: Machine, F: Format>(from: *const F::Elem, next: usize) -> F:
         if F::step(1).is_some() && F::DEPTH == 1 {
             return F::Vector::<M>::load(from.cast());
         }
-        let mut lanes = [F::Sum::default(); MOST_LANES];
+        let mut lanes = [F::Sum::default(); MAX_LANES];
         line::<F>(from, 1, paired::<F>(next), F::Vector::<M>::LANES, lanes.as_mut_ptr());
         F::Vector::<M>::load(lanes.as_ptr())
     }
