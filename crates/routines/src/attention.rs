@@ -15,7 +15,7 @@ use panoply_ir::{DType, Scalar};
 
 use super::tile::Product;
 use super::{Shared, in_numbers};
-use panoply_host::isa::{Isa, Machine};
+use panoply_host::isa::{Isa, Simd};
 use panoply_host::pool::Pool;
 use panoply_host::simd::{self, Real, Task, Vector};
 
@@ -115,13 +115,7 @@ impl<T: Real> Head<'_, T> {
 
     /// Computes the scores of a block of keys with all queries of a block, which are transposed and scaled.
     #[inline(always)]
-    unsafe fn scores<M: Machine>(
-        &self,
-        transposed: *const T,
-        first: usize,
-        keys: std::ops::Range<usize>,
-        scores: *mut T,
-    ) {
+    unsafe fn scores<M: Simd>(&self, transposed: *const T, first: usize, keys: std::ops::Range<usize>, scores: *mut T) {
         let Attention { width, queries, .. } = *self.attention;
         let product = Product {
             left: self.keys.wrapping_add(keys.start * width),
@@ -196,12 +190,7 @@ unsafe fn transpose<T: Real>(rows: *const T, count: usize, width: usize, factor:
 /// Returns rows padded to whole vectors: the rows themselves if their width is a multiple of the vector length, a copy
 /// otherwise. Returns their start and the distance between them.
 #[inline(always)]
-unsafe fn whole_rows<M: Machine, T: Real>(
-    rows: *const T,
-    count: usize,
-    width: usize,
-    room: *mut T,
-) -> (*const T, usize) {
+unsafe fn whole_rows<M: Simd, T: Real>(rows: *const T, count: usize, width: usize, room: *mut T) -> (*const T, usize) {
     let whole = width.next_multiple_of(<T::Vector<M> as Vector>::LANES);
     if whole == width {
         return (rows, width);
@@ -236,7 +225,7 @@ struct Block<'a, T> {
 
 impl<T: Real> Task for Block<'_, T> {
     #[inline(always)]
-    unsafe fn run<M: Machine>(self) {
+    unsafe fn run<M: Simd>(self) {
         let Attention { width, depth, queries, scale, .. } = *self.head.attention;
         let count = QUERIES.min(queries - self.first);
         let whole = depth.next_multiple_of(<T::Vector<M> as Vector>::LANES);
@@ -295,7 +284,7 @@ impl<T: Real> State<T> {
     /// Adds a block of keys and replaces its scores by their exponentials. Returns the factors by which earlier sums
     /// must be scaled.
     #[inline(always)]
-    unsafe fn add<M: Machine>(&mut self, scores: *mut T, keys: usize) -> Row<T> {
+    unsafe fn add<M: Simd>(&mut self, scores: *mut T, keys: usize) -> Row<T> {
         let before = self.top;
         for key in 0..keys {
             // SAFETY: the caller's promise: there are scores for `keys` keys.

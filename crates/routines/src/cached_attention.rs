@@ -11,7 +11,7 @@
 
 use std::ops::Range;
 
-use panoply_host::isa::{Isa, Machine};
+use panoply_host::isa::{Isa, Simd};
 use panoply_host::math::single::{exp, tanh};
 use panoply_host::pool::Pool;
 use panoply_host::simd::{self, Real, Task, Vector};
@@ -55,7 +55,7 @@ struct Group<'a> {
 
 impl Task for Group<'_> {
     #[inline(always)]
-    unsafe fn run<M: Machine>(self) {
+    unsafe fn run<M: Simd>(self) {
         let CachedAttention { heads, key_heads, slots, slot_rows, width, scale, soft_cap, .. } = *self.of;
         let (shared, visible) = (heads / key_heads, self.of.visible(self.rows[self.token]));
         let at = |buffer: usize, elem: usize| self.buffers[buffer].at(elem * size_of::<f32>()).cast::<f32>();
@@ -146,7 +146,7 @@ unsafe fn sum_lanes<V: Vector<Elem = f32>>(mut sums: [V; MAX_LANES]) -> V {
 /// Replaces scores by their exponentials relative to the largest score so far, and adds these to the state: maximum and sum. Returns the
 /// factor of what was summed before.
 #[inline(always)]
-fn weights<M: Machine>(scores: &mut [f32], scale: f32, cap: Option<f32>, [top, sum]: &mut [f32; 2]) -> f32 {
+fn weights<M: Simd>(scores: &mut [f32], scale: f32, cap: Option<f32>, [top, sum]: &mut [f32; 2]) -> f32 {
     scores.iter_mut().for_each(|score| *score *= scale);
     if let Some(cap) = cap {
         scores.iter_mut().for_each(|score| *score = cap * tanh::<M::Math>(*score / cap));

@@ -11,7 +11,7 @@ mod tridiagonal;
 
 use std::marker::PhantomData;
 
-use panoply_host::isa::{Isa, Machine};
+use panoply_host::isa::{Isa, Simd};
 use panoply_host::pool::Pool;
 use panoply_host::simd::{self, Real, Task};
 use panoply_ir::routine::Eigh;
@@ -171,7 +171,7 @@ struct Largest<'a, T> {
 
 impl<T: Real> Task for Largest<'_, T> {
     #[inline(always)]
-    unsafe fn run<M: Machine>(self) {
+    unsafe fn run<M: Simd>(self) {
         let (mut largest, mut nothing) = ([T::default(); 2 * LANES], [T::default(); 2 * LANES]);
         let mut look = |values: &[T]| {
             for ((largest, nothing), value) in largest.iter_mut().zip(&mut nothing).zip(values) {
@@ -199,7 +199,7 @@ struct Scale<'a, T> {
 
 impl<T: Real> Task for Scale<'_, T> {
     #[inline(always)]
-    unsafe fn run<M: Machine>(self) {
+    unsafe fn run<M: Simd>(self) {
         let Scale { a, size, scale, rows, matrix } = self;
         for row in rows {
             // SAFETY: the caller's promise.
@@ -223,7 +223,7 @@ struct Columns<'a, T> {
 
 impl<T: Real> Task for Columns<'_, T> {
     #[inline(always)]
-    unsafe fn run<M: Machine>(self) {
+    unsafe fn run<M: Simd>(self) {
         let Columns { from, order, size, to } = self;
         for first in (0..size).step_by(LANES) {
             let rows = first..size.min(first + LANES);

@@ -5,7 +5,7 @@
 //!
 //! Source: Golub and Van Loan, Matrix Computations, 4th ed. 2013, section 5.2.
 
-use panoply_host::isa::{Isa, Machine};
+use panoply_host::isa::{Isa, Simd};
 use panoply_host::pool::Pool;
 use panoply_host::simd::{self, Real, Task};
 use panoply_ir::routine::Qr;
@@ -90,7 +90,7 @@ struct Scale<T> {
 
 impl<T: Real> Task for Scale<T> {
     #[inline(always)]
-    unsafe fn run<M: Machine>(self) {
+    unsafe fn run<M: Simd>(self) {
         let Scale { from, row, rows, count, to } = self;
         let mut sizes = [T::default(); PANEL];
         // SAFETY: the caller's promise.
@@ -127,7 +127,7 @@ struct Reflect<T> {
 
 impl<T: Real> Task for Reflect<T> {
     #[inline(always)]
-    unsafe fn run<M: Machine>(self) {
+    unsafe fn run<M: Simd>(self) {
         let Reflect { panel, rows, count, together } = self;
         // SAFETY: the caller's promise.
         unsafe {
@@ -142,7 +142,7 @@ impl<T: Real> Task for Reflect<T> {
 
 /// Computes the reflection vector of a column, and reflects the columns to its right.
 #[inline(always)]
-unsafe fn reflect<T: Real, M: Machine>(panel: *mut T, rows: usize, column: usize) {
+unsafe fn reflect<T: Real, M: Simd>(panel: *mut T, rows: usize, column: usize) {
     // SAFETY: the caller's promise.
     unsafe {
         let (vector, rows) = (panel.add(column * PANEL + column), rows - column);

@@ -5,7 +5,7 @@
 //! 1989; Joffrain, Low, Quintana-Ortí, van de Geijn and Van Zee, Accumulating Householder Transformations, Revisited,
 //! 2006.
 
-use panoply_host::isa::Machine;
+use panoply_host::isa::Simd;
 use panoply_host::simd::{Real, Task};
 
 use super::panel::{PANEL, subtract};
@@ -25,7 +25,7 @@ pub struct BlockReflector<T> {
 
 impl<T: Real> Task for BlockReflector<T> {
     #[inline(always)]
-    unsafe fn run<M: Machine>(self) {
+    unsafe fn run<M: Simd>(self) {
         let BlockReflector { vectors, rows, together } = self;
         let mut inner = [T::default(); PANEL * PANEL];
         // SAFETY: the caller's promise.
@@ -73,7 +73,7 @@ pub struct ApplyReflector<T> {
 
 impl<T: Real> Task for ApplyReflector<T> {
     #[inline(always)]
-    unsafe fn run<M: Machine>(self) {
+    unsafe fn run<M: Simd>(self) {
         let ApplyReflector { vectors, together, rows, target, backwards } = self;
         let (mut products, mut factors) = ([T::default(); PANEL * PANEL], [T::default(); PANEL * PANEL]);
         let (products, factors) = (products.as_mut_ptr(), factors.as_mut_ptr());

@@ -5,7 +5,7 @@
 //! the scores. A thread takes heads that share keys and processes their queries block by block, with the gradients of
 //! all keys and values in scratch memory.
 
-use panoply_host::isa::{Isa, Machine};
+use panoply_host::isa::{Isa, Simd};
 use panoply_host::pool::Pool;
 use panoply_host::simd::{self, Real, Task};
 use panoply_ir::routine::Attention;
@@ -99,7 +99,7 @@ struct QueryBlock<'a, T> {
 
 impl<T: Real> Task for QueryBlock<'_, T> {
     #[inline(always)]
-    unsafe fn run<M: Machine>(self) {
+    unsafe fn run<M: Simd>(self) {
         let Attention { queries, keys, .. } = *self.inputs.attention;
         let [split, splits] = self.split;
         let blocks = queries.div_ceil(QUERIES);
@@ -119,7 +119,7 @@ impl<T: Real> Task for QueryBlock<'_, T> {
 impl<T: Real> QueryBlock<'_, T> {
     /// Processes a block of queries of one head.
     #[inline(always)]
-    unsafe fn block<M: Machine>(&self, head: usize, first: usize) {
+    unsafe fn block<M: Simd>(&self, head: usize, first: usize) {
         let Attention { width, depth, queries, scale, .. } = *self.inputs.attention;
         let one: Head<'_, T> = self.inputs.head(head);
         let count = QUERIES.min(queries - first);
@@ -214,7 +214,7 @@ impl<T: Real> QueryBlock<'_, T> {
 
 /// Replaces the scores by attention weights, and the gradients of the weights by those of the unscaled scores.
 #[inline(always)]
-unsafe fn through_softmax<M: Machine, T: Real>(
+unsafe fn through_softmax<M: Simd, T: Real>(
     scores: *mut T,
     grad_scores: *mut T,
     keys: usize,

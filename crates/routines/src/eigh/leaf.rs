@@ -3,7 +3,7 @@
 //!
 //! Source: Bowdler, Martin, Reinsch and Wilkinson, The QR and QL Algorithms for Symmetric Matrices, 1968.
 
-use panoply_host::isa::Machine;
+use panoply_host::isa::Simd;
 use panoply_host::simd::{Real, Task};
 
 use super::Rows;
@@ -27,7 +27,7 @@ pub struct Leaf<'a, T> {
 
 impl<T: Real> Task for Leaf<'_, T> {
     #[inline(always)]
-    unsafe fn run<M: Machine>(self) {
+    unsafe fn run<M: Simd>(self) {
         let Leaf { diagonal, off_diagonal, vectors, found } = self;
         let size = diagonal.len();
         let mut rows = [[0.0; LEAF]; LEAF];

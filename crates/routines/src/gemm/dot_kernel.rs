@@ -3,7 +3,7 @@
 //!
 //! Each result is summed in as many parts as a vector has lanes.
 
-use panoply_host::isa::Machine;
+use panoply_host::isa::Simd;
 use panoply_host::simd::{Number, Vector};
 
 use super::block::GemmBlock;
@@ -18,7 +18,7 @@ const STREAMS: usize = 8;
 /// # Safety
 /// The machine has the instructions; the operands of the part are valid.
 #[inline(always)]
-pub unsafe fn write<M: Machine, F: Format>(part: &GemmBlock<'_, F>) {
+pub unsafe fn write<M: Simd, F: Format>(part: &GemmBlock<'_, F>) {
     let step = F::Vector::<M>::LANES * F::DEPTH;
     let whole = part.k / step * step;
     for column in (0..part.n).step_by(STREAMS) {
