@@ -99,7 +99,7 @@ unsafe fn decomposed<T: Real>(pool: &Pool, isa: Isa, size: usize, [a, vectors, v
     };
     let [matrix, rotated, spare] = [(); 3].map(|()| Rows::new(part(square), row));
     let reflections = Panels::new(part(square), size, size - 1);
-    let together = Panels::new(part(small), PANEL, size - 1);
+    let t_factor = Panels::new(part(small), PANEL, size - 1);
     let sides = [(); 2].map(|()| Rows::new(part(2 * PANEL * row), row));
     let (mut diagonal, mut off_diagonal) = (vec![0.0; size], vec![0.0; size]);
     // SAFETY: the caller's promise; the parts of the scratch memory have these lengths and do not overlap.
@@ -121,7 +121,7 @@ unsafe fn decomposed<T: Real>(pool: &Pool, isa: Isa, size: usize, [a, vectors, v
             isa,
             [matrix, sides[0], sides[1]],
             &reflections,
-            &together,
+            &t_factor,
             [&mut diagonal, &mut off_diagonal],
         );
         let Some(order) = merge::vectors(pool, isa, [rotated, matrix, spare], &mut diagonal, &mut off_diagonal) else {
@@ -132,7 +132,7 @@ unsafe fn decomposed<T: Real>(pool: &Pool, isa: Isa, size: usize, [a, vectors, v
         }
         // The matrix's memory is free again.
         let columns = Panels::<T>::new(matrix.at(0, 0), size, size);
-        transform_back(pool, isa, [&reflections, &together, &columns], rotated, &order);
+        transform_back(pool, isa, [&reflections, &t_factor, &columns], rotated, &order);
         columns.store(pool, vectors);
     }
     true
@@ -145,7 +145,7 @@ unsafe fn decomposed<T: Real>(pool: &Pool, isa: Isa, size: usize, [a, vectors, v
 unsafe fn transform_back<T: Real>(
     pool: &Pool,
     isa: Isa,
-    [reflections, together, columns]: [&Panels<T>; 3],
+    [reflections, t_factor, columns]: [&Panels<T>; 3],
     from: Rows<T>,
     order: &[usize],
 ) {
@@ -155,9 +155,9 @@ unsafe fn transform_back<T: Real>(
         unsafe {
             simd::run(isa, Columns { from, order: &order[columns.columns(panel)], size: order.len(), to: target });
             for of in 0..reflections.count() {
-                let (vectors, together) = (reflections.at(of, 0).cast_const(), together.at(of, 0).cast_const());
+                let (vectors, t_factor) = (reflections.at(of, 0).cast_const(), t_factor.at(of, 0).cast_const());
                 let rows = reflections.columns(of).end;
-                simd::run(isa, ApplyReflector { vectors, together, rows, target, backwards: false });
+                simd::run(isa, ApplyReflector { vectors, t_factor, rows, target, last_first: false });
             }
         }
     });

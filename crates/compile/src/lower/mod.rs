@@ -137,7 +137,7 @@ impl Variants {
 /// Returns the sizes at which lowering decisions change, with descriptions. Tests use sizes on both sides of each.
 pub fn thresholds(style: Style) -> Vec<(&'static str, usize)> {
     let all = [
-        ("iterations of a loop that is unrolled", row_kernel::FEW_ITERATIONS),
+        ("iterations of a loop that is unrolled", row_kernel::MAX_UNROLLED_ITERATIONS),
         ("rows that are merged to fill a CPU's blocks", thread_mapping::SHORTEST_ROW),
         ("elements of a row that a group shares", thread_mapping::SHORT_ROW),
         ("elements of a strided row that a group shares", thread_mapping::LONG_ROW),

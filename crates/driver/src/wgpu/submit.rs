@@ -33,7 +33,7 @@ pub fn words_buffer(open: &Open) -> Result<Buffer> {
         usage: BufferUsages::UNIFORM | BufferUsages::COPY_DST,
         mapped_at_creation: false,
     };
-    open.ask("opening the device", || open.device.create_buffer(&descriptor))
+    open.checked("opening the device", || open.device.create_buffer(&descriptor))
 }
 
 impl Encoder<'_> {
@@ -54,7 +54,7 @@ impl Encoder<'_> {
         }
         let open = self.open;
         let set = QuerySetDescriptor { label: None, ty: QueryType::Timestamp, count: stamps };
-        let set = open.ask("measuring", || open.device.create_query_set(&set))?;
+        let set = open.checked("measuring", || open.device.create_query_set(&set))?;
         for (step, number) in steps.iter().zip((0..).step_by(2)) {
             self.commands.push(Command::Stamp { set: set.clone(), number });
             self.step(step)?;
@@ -64,7 +64,7 @@ impl Encoder<'_> {
         let bytes = u64::from(stamps) * 8;
         let usage = BufferUsages::QUERY_RESOLVE | BufferUsages::COPY_SRC;
         let resolved = BufferDescriptor { label: None, size: bytes, usage, mapped_at_creation: false };
-        let resolved = open.ask("measuring", || open.device.create_buffer(&resolved))?;
+        let resolved = open.checked("measuring", || open.device.create_buffer(&resolved))?;
         let at = landing(open, bytes)?;
         let resolve = |encoder: &mut CommandEncoder| {
             encoder.resolve_query_set(&set, 0..stamps, &resolved, 0);
@@ -104,7 +104,7 @@ impl Encoder<'_> {
     pub fn submit(&mut self, last: Option<&dyn Fn(&mut CommandEncoder)>) -> Result<SubmissionIndex> {
         let (commands, words) = (std::mem::take(&mut self.commands), std::mem::take(&mut self.words));
         let open = self.open;
-        open.ask("submitting work", || {
+        open.checked("submitting work", || {
             if !words.is_empty() {
                 open.queue.write_buffer(self.words_buffer, 0, &words);
             }

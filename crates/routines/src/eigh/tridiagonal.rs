@@ -32,7 +32,7 @@ pub unsafe fn reduce<T: Real>(
     isa: Isa,
     [matrix, left, right]: [Rows<T>; 3],
     reflections: &Panels<T>,
-    together: &Panels<T>,
+    t_factor: &Panels<T>,
     [diagonal, off_diagonal]: [&mut [f64]; 2],
 ) {
     let step = |r: usize, waiting: usize| ReflectionStep { matrix, left, right, r, waiting };
@@ -52,7 +52,7 @@ pub unsafe fn reduce<T: Real>(
             });
             simd::run(isa, Store { right, columns: columns.clone(), to: reflections.at(panel, 0) });
             let vectors = reflections.at(panel, 0).cast_const();
-            simd::run(isa, BlockReflector { vectors, rows: columns.end, together: together.at(panel, 0) });
+            simd::run(isa, BlockReflector { vectors, rows: columns.end, t_factor: t_factor.at(panel, 0) });
         }
         diagonal[0] = (*matrix.at(0, 0)).wide();
     }
