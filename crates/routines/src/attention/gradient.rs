@@ -10,7 +10,7 @@ use panoply_host::pool::Pool;
 use panoply_host::simd::{self, Real, Task};
 use panoply_ir::routine::Attention;
 
-use super::{Head, Inputs, KEYS, QUERIES, Row, factor, max_or_zero, padded_rows, transpose, work};
+use super::{Head, Inputs, KEYS, PerQuery, QUERIES, factor, max_or_zero, padded_rows, transpose, work};
 use crate::tile::Product;
 use crate::{PARTS, Shared, in_numbers};
 
