@@ -2,7 +2,7 @@
 //! f16 conversions by machine instructions where available. The instructions change some bits of NaNs, so NaNs are
 //! converted by the portable code: results are the same on every machine.
 
-use crate::isa::Machine;
+use crate::isa::Simd;
 
 /// Converts an f16 to f32; exact.
 #[inline(always)]
@@ -52,7 +52,7 @@ macro_rules! in_vectors {
     ($($(#[$doc:meta])* $name:ident: $from:ty => $to:ty, $one:expr;)*) => {$(
         $(#[$doc])*
         #[inline(always)]
-        pub fn $name<M: Machine>(from: &[$from], to: &mut [$to]) {
+        pub fn $name<M: Simd>(from: &[$from], to: &mut [$to]) {
             let one: fn($from) -> $to = $one;
             #[cfg(target_arch = "x86_64")]
             // SAFETY: both sides have as many lanes as the machine converts at once, and the machine has the instruction.
@@ -78,23 +78,23 @@ in_vectors! {
 mod x86 {
     use std::arch::x86_64::*;
 
-    use crate::isa::Machine;
+    use crate::isa::Simd;
 
     const NEAREST: i32 = _MM_FROUND_TO_NEAREST_INT;
 
     /// Converts whole vectors, using `one` for those with a NaN. Returns the number of lanes converted.
     #[inline(always)]
-    pub fn in_vectors<M: Machine, A: Copy, R>(
+    pub fn in_vectors<M: Simd, A: Copy, R>(
         from: &[A],
         to: &mut [R],
         all: impl Fn(*const A, *mut R) -> bool,
         one: fn(A) -> R,
     ) -> usize {
-        if M::HALVES == 0 {
+        if M::F16_LANES == 0 {
             return 0;
         }
-        let whole = from.len() / M::HALVES * M::HALVES;
-        for (from, to) in from.chunks_exact(M::HALVES).zip(to.chunks_exact_mut(M::HALVES)) {
+        let whole = from.len() / M::F16_LANES * M::F16_LANES;
+        for (from, to) in from.chunks_exact(M::F16_LANES).zip(to.chunks_exact_mut(M::F16_LANES)) {
             if !all(from.as_ptr(), to.as_mut_ptr()) {
                 to.iter_mut().zip(from).for_each(|(to, from)| *to = one(*from));
             }
@@ -103,12 +103,12 @@ mod x86 {
     }
 
     /// # Safety
-    /// The machine has the instructions, and both sides have `M::HALVES` lanes.
+    /// The machine has the instructions, and both sides have `M::F16_LANES` lanes.
     #[inline(always)]
-    pub unsafe fn widen_f16<M: Machine>(from: *const u16, to: *mut f32) -> bool {
+    pub unsafe fn widen_f16<M: Simd>(from: *const u16, to: *mut f32) -> bool {
         // SAFETY: the caller's promise.
         unsafe {
-            if M::HALVES == 16 {
+            if M::F16_LANES == 16 {
                 let wide = _mm512_cvtph_ps(_mm256_loadu_si256(from.cast()));
                 _mm512_storeu_ps(to, wide);
                 return _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(wide, wide) == 0;
@@ -122,10 +122,10 @@ mod x86 {
     /// # Safety
     /// As [`widen_f16`].
     #[inline(always)]
-    pub unsafe fn narrow_f16<M: Machine>(from: *const f32, to: *mut u16) -> bool {
+    pub unsafe fn narrow_f16<M: Simd>(from: *const f32, to: *mut u16) -> bool {
         // SAFETY: the caller's promise.
         unsafe {
-            if M::HALVES == 16 {
+            if M::F16_LANES == 16 {
                 let wide = _mm512_loadu_ps(from);
                 _mm256_storeu_si256(to.cast(), _mm512_cvtps_ph::<NEAREST>(wide));
                 return _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(wide, wide) == 0;
@@ -139,7 +139,7 @@ mod x86 {
     /// # Safety
     /// As [`widen_f16`].
     #[inline(always)]
-    pub unsafe fn round_f16<M: Machine>(from: *const f32, to: *mut f32) -> bool {
+    pub unsafe fn round_f16<M: Simd>(from: *const f32, to: *mut f32) -> bool {
         let mut narrow = [0; 16];
         // SAFETY: the caller's promise, and there are at most 16 lanes.
         unsafe { narrow_f16::<M>(from, narrow.as_mut_ptr()) && widen_f16::<M>(narrow.as_ptr(), to) }

@@ -1,16 +1,16 @@
-//! Properties of the machine as reported by the operating system. They are for display, except the memory size; values
-//! that are not reported are left out.
+//! Properties of the machine, read from `/proc` and `/sys` on Linux and unknown on other systems. They are for display, except
+//! the memory size.
 
 use std::fs;
 
-/// The processor.
+/// The CPU.
 #[derive(Clone, Debug)]
 pub struct Processor {
-    /// Model name.
+    /// Model name; the architecture if unknown.
     pub name: String,
-    /// Manufacturer.
+    /// Manufacturer; `unknown` if not reported.
     pub vendor: String,
-    /// Caches of the first core: name with level and type, and size.
+    /// Caches of the first core: a name such as `L1 data cache`, and the size as Linux writes it, such as `32K`.
     pub caches: Vec<(String, String)>,
 }
 
@@ -62,12 +62,12 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Returns the machine's current values.
+    /// Returns the machine's current values; unknown on systems other than Linux.
     pub fn now() -> Memory {
         Memory::parse(&fs::read_to_string("/proc/meminfo").unwrap_or_default())
     }
 
-    /// Reads the text of `/proc/meminfo`; what is missing in it is 0 or none.
+    /// Parses the text of `/proc/meminfo`. A missing line leaves the total 0, or the available memory `None`.
     pub fn parse(text: &str) -> Memory {
         let bytes = |key: &str| {
             let kib: u64 = value_of(text, key)?.strip_suffix("kB")?.trim().parse().ok()?;

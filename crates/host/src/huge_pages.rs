@@ -11,11 +11,11 @@ use std::ptr::NonNull;
 const PAGE: usize = 2 << 20;
 
 /// Minimum size in bytes of memory for which [`prefer_huge_pages`] asks, that of NumPy.
-const LEAST: usize = 4 << 20;
+const MIN_BYTES: usize = 4 << 20;
 
 /// Asks the system for huge pages for memory that has not been used yet, if it is large. Its content does not change.
 pub fn prefer_huge_pages<T>(memory: &mut [T]) {
-    if size_of_val(memory) >= LEAST {
+    if size_of_val(memory) >= MIN_BYTES {
         advise(memory.as_mut_ptr().cast(), size_of_val(memory));
     }
 }

@@ -1,15 +1,15 @@
 //! Instruction sets, and compiling one loop for each of them.
 //!
-//! A [`Body`] is a loop written once. It is inlined into one function per [`Isa`] that enables the set's instructions,
-//! so that the compiler vectorizes it for each. All these functions have the signature [`VecFn`] and are selected at
-//! run time.
+//! A [`LoopBody`] is a loop written once. It is inlined into one function per [`Isa`] that enables the set's instructions
+//! (`#[target_feature]`), so that the compiler vectorizes it for each: function multiversioning. All these functions have
+//! the signature [`VecFn`] and are selected at run time.
 
 use std::fmt;
 
 use crate::math;
-use crate::simd::{Lanes, Task, Vector, Words};
+use crate::simd::{I16Dot, Lanes, Task, Vector};
 
-/// An instruction set for which the vector machine has loops.
+/// An instruction set for which vector loops are compiled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Isa {
     /// Baseline of the target architecture.
@@ -18,7 +18,7 @@ pub enum Isa {
     Neon,
     /// 256-bit vectors with fused multiply-add.
     Avx2,
-    /// 512-bit vectors with 8-, 16- and 64-bit integer operations.
+    /// 512-bit vectors with 8-, 16- and 64-bit integer operations: the F, BW, DQ and VL extensions.
     Avx512,
 }
 
@@ -78,10 +78,10 @@ impl fmt::Display for Isa {
 /// Each pointer the body uses is valid for the lanes it touches, and the destination overlaps no source.
 pub type VecFn = unsafe fn(n: usize, dst: *mut u8, a: *const u8, b: *const u8, c: *const u8);
 
-/// An instruction set as a type.
-pub trait Machine: Sized + 'static {
-    /// The set's properties that [`crate::math`] needs.
-    type Math: math::Isa;
+/// An instruction set as a type parameter, so that loops and tasks are compiled once for each [`Isa`].
+pub trait Simd: Sized + 'static {
+    /// Selects the variant of the functions of [`crate::math`]: with or without fused multiply-add.
+    type Math: math::MathIsa;
 
     /// A vector of f32.
     type Single: Vector<Elem = f32>;
@@ -89,14 +89,14 @@ pub trait Machine: Sized + 'static {
     /// A vector of f64.
     type Double: Vector<Elem = f64>;
 
-    /// A vector of i32 accumulators of products of i16 pairs.
-    type Words: Vector<Elem = i32>;
+    /// A vector of i32 accumulators, to which dot products of two i16 are added.
+    type I16Dot: Vector<Elem = i32>;
 
-    /// Number of f16 converted by one instruction; 0 if there is none.
-    const HALVES: usize;
+    /// Number of f16 that one instruction converts to f32; 0 if the set has no such instruction.
+    const F16_LANES: usize;
 
-    /// Returns the loop compiled for this set.
-    fn compile<B: Body>() -> VecFn;
+    /// Returns the loop compiled for this set. It may be called only on a machine that has the set.
+    fn compile<B: LoopBody>() -> VecFn;
 
     /// Runs a task with this set.
     ///
@@ -106,29 +106,29 @@ pub trait Machine: Sized + 'static {
 }
 
 /// A loop that is written once and compiled for every set.
-pub trait Body: 'static {
+pub trait LoopBody: 'static {
     /// Runs the loop. Implementations must be `#[inline(always)]`.
     ///
     /// # Safety
     /// As [`VecFn`].
-    unsafe fn run<M: Machine>(n: usize, dst: *mut u8, a: *const u8, b: *const u8, c: *const u8);
+    unsafe fn run<M: Simd>(n: usize, dst: *mut u8, a: *const u8, b: *const u8, c: *const u8);
 }
 
 macro_rules! machine {
-    ($(#[$doc:meta])* $name:ident, math: $math:ty, $single:ty, $double:ty, $words:ty, halves: $halves:literal $(, $features:literal)?) => {
+    ($(#[$doc:meta])* $name:ident, math: $math:ty, $single:ty, $double:ty, $i16_dot:ty, f16_lanes: $f16_lanes:literal $(, $features:literal)?) => {
         $(#[$doc])*
         pub struct $name;
 
-        impl Machine for $name {
+        impl Simd for $name {
             type Math = $math;
             type Single = $single;
             type Double = $double;
-            type Words = $words;
-            const HALVES: usize = $halves;
+            type I16Dot = $i16_dot;
+            const F16_LANES: usize = $f16_lanes;
 
-            fn compile<B: Body>() -> VecFn {
+            fn compile<B: LoopBody>() -> VecFn {
                 $(#[target_feature(enable = $features)])?
-                unsafe fn run<B: Body>(n: usize, dst: *mut u8, a: *const u8, b: *const u8, c: *const u8) {
+                unsafe fn run<B: LoopBody>(n: usize, dst: *mut u8, a: *const u8, b: *const u8, c: *const u8) {
                     // SAFETY: the caller keeps the promises of `VecFn`.
                     unsafe { B::run::<$name>(n, dst, a, b, c) }
                 }
@@ -154,8 +154,8 @@ machine!(
     math: math::Portable,
     Lanes<f32, 4, false>,
     Lanes<f64, 2, false>,
-    Words,
-    halves: 0
+    I16Dot,
+    f16_lanes: 0
 );
 
 #[cfg(target_arch = "aarch64")]
@@ -165,8 +165,8 @@ machine!(
     math: math::Fused,
     Lanes<f32, 4, true>,
     Lanes<f64, 2, true>,
-    Words,
-    halves: 0
+    I16Dot,
+    f16_lanes: 0
 );
 
 #[cfg(target_arch = "x86_64")]
@@ -174,9 +174,9 @@ mod x86 {
     use std::arch::x86_64::{__cpuid, __m256, __m256d, __m512, __m512d};
     use std::sync::OnceLock;
 
-    use super::{Body, Machine, Task, VecFn};
+    use super::{LoopBody, Simd, Task, VecFn};
     use crate::math;
-    use crate::simd::{Words8, Words16, Words16AtOnce};
+    use crate::simd::{I16DotAvx2, I16DotAvx512, I16DotVnni};
 
     machine!(
         /// [`super::Isa::Avx2`].
@@ -184,8 +184,8 @@ mod x86 {
         math: math::Fused,
         __m256,
         __m256d,
-        Words8,
-        halves: 8,
+        I16DotAvx2,
+        f16_lanes: 8,
         "f16c,avx2,fma,bmi1,bmi2,lzcnt,popcnt"
     );
 
@@ -195,30 +195,30 @@ mod x86 {
         math: math::Fused,
         __m512,
         __m512d,
-        Words16,
-        halves: 16,
+        I16DotAvx512,
+        f16_lanes: 16,
         "avx512f,avx512dq,avx512bw,avx512vl,avx2,fma,bmi1,bmi2,lzcnt,popcnt"
     );
 
     machine!(
         /// [`super::Isa::Avx512`] with bf16 dot products, for routines.
-        Avx512Pairs,
+        Avx512Bf16,
         math: math::Fused,
         __m512,
         __m512d,
-        Words16,
-        halves: 16,
+        I16DotAvx512,
+        f16_lanes: 16,
         "avx512bf16,avx512f,avx512dq,avx512bw,avx512vl,avx2,fma,bmi1,bmi2,lzcnt,popcnt"
     );
 
     machine!(
         /// [`super::Isa::Avx512`] with i16 dot products, for routines.
-        Avx512Words,
+        Avx512Vnni,
         math: math::Fused,
         __m512,
         __m512d,
-        Words16AtOnce,
-        halves: 16,
+        I16DotVnni,
+        f16_lanes: 16,
         "avx512vnni,avx512f,avx512dq,avx512bw,avx512vl,avx2,fma,bmi1,bmi2,lzcnt,popcnt"
     );
 
@@ -240,29 +240,29 @@ mod x86 {
             && is_x86_feature_detected!("avx512vl")
     }
 
-    /// Returns true if this machine supports [`Avx512Pairs`].
-    pub fn has_pairs() -> bool {
+    /// Returns true if this machine supports [`Avx512Bf16`].
+    pub fn has_avx512_bf16() -> bool {
         has_avx512() && is_x86_feature_detected!("avx512bf16")
     }
 
-    /// Returns true on AMD's processors since Zen 5, whose hardware prefetches too little for loops that compute much with each number from
-    /// memory: such loops prefetch in software. Measured on Zen 5 only; later processors are assumed to be alike.
-    pub fn prefetches_late() -> bool {
-        static LATE: OnceLock<bool> = OnceLock::new();
-        *LATE.get_or_init(|| {
-            let (maker, version) = (__cpuid(0), __cpuid(1).eax);
-            let is_amd = [maker.ebx, maker.edx, maker.ecx].map(u32::to_le_bytes).concat() == b"AuthenticAMD";
-            // The extended family counts if the base family has the largest value.
+    /// Returns true if loops that compute much with each number from memory should prefetch in software, because the hardware prefetches
+    /// too late for them: on AMD's processors since Zen 5. Measured on Zen 5 only; later processors are assumed to be alike.
+    pub fn needs_software_prefetch() -> bool {
+        static NEEDED: OnceLock<bool> = OnceLock::new();
+        *NEEDED.get_or_init(|| {
+            let (vendor, version) = (__cpuid(0), __cpuid(1).eax);
+            let is_amd = [vendor.ebx, vendor.edx, vendor.ecx].map(u32::to_le_bytes).concat() == b"AuthenticAMD";
+            // The extended family is added if the base family is 15, the largest value of its field.
             let (family, extended) = (version >> 8 & 15, version >> 20 & 255);
             is_amd && family == 15 && family + extended >= 0x1a
         })
     }
 
-    /// Returns true if this machine supports [`Avx512Words`].
-    pub fn has_words() -> bool {
+    /// Returns true if this machine supports [`Avx512Vnni`].
+    pub fn has_avx512_vnni() -> bool {
         has_avx512() && is_x86_feature_detected!("avx512vnni")
     }
 }
 
 #[cfg(target_arch = "x86_64")]
-pub use x86::{Avx2, Avx512, Avx512Pairs, Avx512Words, has_pairs, has_words, prefetches_late};
+pub use x86::{Avx2, Avx512, Avx512Bf16, Avx512Vnni, has_avx512_bf16, has_avx512_vnni, needs_software_prefetch};

@@ -3,7 +3,7 @@
 //! Every function takes and returns one number, has no branch, no trapping table look-up and no call, and is
 //! `#[inline(always)]`. Inlined into a loop inside a `#[target_feature]` function, it is vectorized by LLVM for the
 //! features of that function. Called directly it is a scalar function with the same result, bit for bit, because
-//! nothing depends on the vector width. The result depends only on [`Isa`], that is, on whether multiply-add is one
+//! nothing depends on the vector width. The result depends only on [`MathIsa`], that is, on whether multiply-add is one
 //! fused instruction. (Two functions are calls nevertheless: `double::rem`, and `double::fma` where there is no such
 //! instruction.)
 //!
@@ -36,4 +36,4 @@ mod payne_hanek;
 mod power;
 pub mod single;
 
-pub use isa::{Fused, Isa, Portable};
+pub use isa::{Fused, MathIsa, Portable};

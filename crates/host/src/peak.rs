@@ -8,8 +8,8 @@ use panoply_ir::DType;
 use web_time::Instant;
 
 #[cfg(target_arch = "x86_64")]
-use crate::isa::{Avx512Pairs, has_pairs};
-use crate::isa::{Isa, Machine};
+use crate::isa::{Avx512Bf16, has_avx512_bf16};
+use crate::isa::{Isa, Simd};
 use crate::pool::Pool;
 use crate::simd::{self, Real, Task, Vector};
 
@@ -45,7 +45,7 @@ fn round(isa: Isa, dtype: DType, done: &mut usize) {
         match dtype {
             DType::F64 => simd::run(isa, Round { one: 1.0_f64, done }),
             #[cfg(target_arch = "x86_64")]
-            DType::BF16 if isa == Isa::Avx512 && has_pairs() => Avx512Pairs::run(PairsRound { done }),
+            DType::BF16 if isa == Isa::Avx512 && has_avx512_bf16() => Avx512Bf16::run(Bf16Round { done }),
             _ => simd::run(isa, Round { one: 1.0_f32, done }),
         }
     }
@@ -58,24 +58,24 @@ struct Round<'a, T> {
 
 impl<T: Real> Task for Round<'_, T> {
     #[inline(always)]
-    unsafe fn run<M: Machine>(self) {
+    unsafe fn run<M: Simd>(self) {
         // SAFETY: the caller's promise.
         *self.done = 2 * unsafe { chains::<T::Vector<M>>(self.one) };
     }
 }
 
 #[cfg(target_arch = "x86_64")]
-struct PairsRound<'a> {
+struct Bf16Round<'a> {
     done: &'a mut usize,
 }
 
 #[cfg(target_arch = "x86_64")]
-impl Task for PairsRound<'_> {
+impl Task for Bf16Round<'_> {
     #[inline(always)]
-    unsafe fn run<M: Machine>(self) {
+    unsafe fn run<M: Simd>(self) {
         // Two products and two additions in each lane.
         // SAFETY: the caller's promise.
-        *self.done = 4 * unsafe { chains::<simd::Pairs>(1.0) };
+        *self.done = 4 * unsafe { chains::<simd::Bf16Dot>(1.0) };
     }
 }
 

@@ -1,10 +1,10 @@
 //! SIMD vectors for the routines.
 //!
-//! The vector machine's loops are plain Rust that LLVM vectorizes. Matrix product tiles use explicit vectors instead,
+//! The loops of the CPU device's vector machine are plain Rust that LLVM vectorizes. Matrix product tiles use explicit vectors instead,
 //! because their speed depends on register allocation. A [`Task`] is written once over [`Vector`]s and compiled for
-//! each [`Machine`].
+//! each [`Simd`].
 
-use crate::isa::{Isa, Machine};
+use crate::isa::{Isa, Simd};
 use crate::math;
 
 /// A numeric type that routines can accumulate.
@@ -22,8 +22,8 @@ impl Number for i32 {
 
 /// A float type that routines compute in.
 pub trait Real: Number + PartialOrd {
-    /// The vector type of this element type on a machine.
-    type Vector<M: Machine>: Vector<Elem = Self>;
+    /// The vector type of this element type in an instruction set.
+    type Vector<M: Simd>: Vector<Elem = Self>;
     /// A value that is not greater than any other: negative infinity.
     const LOWEST: Self;
 
@@ -49,10 +49,10 @@ pub trait Real: Number + PartialOrd {
     fn sqrt(self) -> Self;
 
     /// Returns the exponential.
-    fn exp<I: math::Isa>(self) -> Self;
+    fn exp<I: math::MathIsa>(self) -> Self;
 
     /// Returns the natural logarithm.
-    fn ln<I: math::Isa>(self) -> Self;
+    fn ln<I: math::MathIsa>(self) -> Self;
 }
 
 macro_rules! real {
@@ -65,7 +65,7 @@ macro_rules! real {
         }
 
         impl Real for $ty {
-            type Vector<M: Machine> = M::$vector;
+            type Vector<M: Simd> = M::$vector;
             const LOWEST: $ty = $ty::NEG_INFINITY;
 
             #[inline(always)]
@@ -104,12 +104,12 @@ macro_rules! real {
             }
 
             #[inline(always)]
-            fn exp<I: math::Isa>(self) -> $ty {
+            fn exp<I: math::MathIsa>(self) -> $ty {
                 math::$math::exp::<I>(self)
             }
 
             #[inline(always)]
-            fn ln<I: math::Isa>(self) -> $ty {
+            fn ln<I: math::MathIsa>(self) -> $ty {
                 math::$math::ln::<I>(self)
             }
         }
@@ -121,14 +121,14 @@ real!(f64, Double, double);
 
 /// A vector register.
 ///
-/// The methods are single instructions or short sequences; they must only run where [`Machine::run`] has enabled them.
+/// The methods are single instructions or short sequences; they must only run where [`Simd::run`] has enabled them.
 pub trait Vector: Copy {
     /// Type of a lane.
     type Elem: Number;
     /// Number of lanes.
     const LANES: usize;
-    /// True if there are 32 vector registers instead of 16.
-    const MANY: bool;
+    /// True if the instruction set has 32 vector registers, false if it has 16.
+    const HAS_32_REGISTERS: bool;
 
     /// Broadcasts a value to all lanes.
     ///
@@ -177,7 +177,7 @@ macro_rules! lanes {
         impl<const FUSED: bool> Vector for Lanes<$ty, $lanes, FUSED> {
             type Elem = $ty;
             const LANES: usize = $lanes;
-            const MANY: bool = FUSED;
+            const HAS_32_REGISTERS: bool = FUSED;
 
             #[inline(always)]
             unsafe fn splat(value: $ty) -> Self {
@@ -217,22 +217,22 @@ lanes!(f64, 2);
 
 /// Four i32 accumulators of products of i16 pairs: an operand's lane is a pair of i16.
 #[derive(Clone, Copy)]
-pub struct Words([i32; 4]);
+pub struct I16Dot([i32; 4]);
 
-impl Vector for Words {
+impl Vector for I16Dot {
     type Elem = i32;
     const LANES: usize = 4;
-    const MANY: bool = false;
+    const HAS_32_REGISTERS: bool = false;
 
     #[inline(always)]
     unsafe fn splat(value: i32) -> Self {
-        Words([value; 4])
+        I16Dot([value; 4])
     }
 
     #[inline(always)]
     unsafe fn load(from: *const i32) -> Self {
         // SAFETY: the caller's promise; arrays are read unaligned.
-        Words(unsafe { from.cast::<[i32; 4]>().read_unaligned() })
+        I16Dot(unsafe { from.cast::<[i32; 4]>().read_unaligned() })
     }
 
     #[inline(always)]
@@ -248,12 +248,12 @@ impl Vector for Words {
             let (a, b) = (self.0[i], by.0[i]);
             to.0[i].wrapping_add(product(a, b)).wrapping_add(product(a >> 16, b >> 16))
         };
-        Words(std::array::from_fn(lane))
+        I16Dot(std::array::from_fn(lane))
     }
 
     #[inline(always)]
     unsafe fn zip(self, with: Self) -> [Self; 2] {
-        zipped(self.0, with.0).map(Words)
+        zipped(self.0, with.0).map(I16Dot)
     }
 }
 
@@ -268,7 +268,7 @@ mod x86 {
             impl Vector for $vector {
                 type Elem = $elem;
                 const LANES: usize = $lanes;
-                const MANY: bool = $many;
+                const HAS_32_REGISTERS: bool = $many;
 
                 #[inline(always)]
                 unsafe fn splat(value: $elem) -> Self {
@@ -345,23 +345,23 @@ mod x86 {
     ///
     /// Subnormal numbers are treated as zero. Needs the bf16 instructions in addition.
     #[derive(Clone, Copy)]
-    pub struct Pairs(__m512);
+    pub struct Bf16Dot(__m512);
 
-    impl Vector for Pairs {
+    impl Vector for Bf16Dot {
         type Elem = f32;
         const LANES: usize = 16;
-        const MANY: bool = true;
+        const HAS_32_REGISTERS: bool = true;
 
         #[inline(always)]
         unsafe fn splat(value: f32) -> Self {
             // SAFETY: the caller's promise.
-            Pairs(unsafe { _mm512_set1_ps(value) })
+            Bf16Dot(unsafe { _mm512_set1_ps(value) })
         }
 
         #[inline(always)]
         unsafe fn load(from: *const f32) -> Self {
             // SAFETY: the caller's promise.
-            Pairs(unsafe { _mm512_loadu_ps(from) })
+            Bf16Dot(unsafe { _mm512_loadu_ps(from) })
         }
 
         #[inline(always)]
@@ -375,19 +375,19 @@ mod x86 {
             // SAFETY: the caller's promise; the types have the same size, and all bit patterns are valid.
             unsafe {
                 let [a, b] = [self.0, by.0].map(|pairs| std::mem::transmute::<__m512, __m512bh>(pairs));
-                Pairs(_mm512_dpbf16_ps(to.0, a, b))
+                Bf16Dot(_mm512_dpbf16_ps(to.0, a, b))
             }
         }
 
         #[inline(always)]
         unsafe fn zip(self, with: Self) -> [Self; 2] {
             // SAFETY: the caller's promise.
-            unsafe { zip_512(self.0, with.0) }.map(Pairs)
+            unsafe { zip_512(self.0, with.0) }.map(Bf16Dot)
         }
     }
 
-    /// Implements [`Vector`] of i32 accumulators of products of i16 pairs, like [`super::Words`].
-    macro_rules! words {
+    /// Implements [`Vector`] of i32 accumulators of products of i16 pairs, like [`super::I16Dot`].
+    macro_rules! i16_dot {
         ($(#[$doc:meta])* $name:ident, $vector:ident, $lanes:literal, $many:literal, $splat:ident $load:ident $store:ident,
          |$a:ident, $b:ident, $to:ident| $mul_add:expr, |$c:ident, $d:ident| $zip:expr) => {
             $(#[$doc])*
@@ -397,7 +397,7 @@ mod x86 {
             impl Vector for $name {
                 type Elem = i32;
                 const LANES: usize = $lanes;
-                const MANY: bool = $many;
+                const HAS_32_REGISTERS: bool = $many;
 
                 #[inline(always)]
                 unsafe fn splat(value: i32) -> Self {
@@ -446,19 +446,19 @@ mod x86 {
         unsafe { zip_512(_mm512_castsi512_ps(a), _mm512_castsi512_ps(b)).map(|half| _mm512_castps_si512(half)) }
     }
 
-    words!(
+    i16_dot!(
         /// Eight accumulators.
-        Words8, __m256i, 8, false, _mm256_set1_epi32 _mm256_loadu_si256 _mm256_storeu_si256,
+        I16DotAvx2, __m256i, 8, false, _mm256_set1_epi32 _mm256_loadu_si256 _mm256_storeu_si256,
         |a, b, to| _mm256_add_epi32(to, _mm256_madd_epi16(a, b)), |a, b| zip_256i(a, b)
     );
-    words!(
+    i16_dot!(
         /// Sixteen accumulators.
-        Words16, __m512i, 16, true, _mm512_set1_epi32 _mm512_loadu_si512 _mm512_storeu_si512,
+        I16DotAvx512, __m512i, 16, true, _mm512_set1_epi32 _mm512_loadu_si512 _mm512_storeu_si512,
         |a, b, to| _mm512_add_epi32(to, _mm512_madd_epi16(a, b)), |a, b| zip_512i(a, b)
     );
-    words!(
+    i16_dot!(
         /// Sixteen accumulators, with one instruction for both products and the addition.
-        Words16AtOnce, __m512i, 16, true, _mm512_set1_epi32 _mm512_loadu_si512 _mm512_storeu_si512,
+        I16DotVnni, __m512i, 16, true, _mm512_set1_epi32 _mm512_loadu_si512 _mm512_storeu_si512,
         |a, b, to| _mm512_dpwssd_epi32(to, a, b), |a, b| zip_512i(a, b)
     );
 
@@ -469,7 +469,7 @@ mod x86 {
 }
 
 #[cfg(target_arch = "x86_64")]
-pub use x86::{Pairs, Words8, Words16, Words16AtOnce};
+pub use x86::{Bf16Dot, I16DotAvx2, I16DotAvx512, I16DotVnni};
 
 /// Work that is compiled for every machine.
 pub trait Task {
@@ -477,7 +477,7 @@ pub trait Task {
     ///
     /// # Safety
     /// The machine has the instructions, and the task's own requirements hold.
-    unsafe fn run<M: Machine>(self);
+    unsafe fn run<M: Simd>(self);
 }
 
 /// Runs a task with an instruction set of this machine.
@@ -518,8 +518,8 @@ pub fn vectorized<L: Loop>(work: L) -> L::Output {
 
     impl<L: Loop> Task for Holder<'_, L> {
         #[inline(always)]
-        unsafe fn run<M: Machine>(self) {
-            *self.output = Some(self.work.run(<M::Math as math::Isa>::FUSED));
+        unsafe fn run<M: Simd>(self) {
+            *self.output = Some(self.work.run(<M::Math as math::MathIsa>::FUSED));
         }
     }
 

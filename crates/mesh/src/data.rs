@@ -14,7 +14,7 @@ use crate::move_counter::MoveCounter;
 use crate::span::{self, Span};
 
 /// Maximum number of pieces that one kernel combines.
-const MOST_FUSED: usize = 8;
+const MAX_FUSED: usize = 8;
 
 /// A handle to data that tasks share. Clones refer to the same data.
 #[derive(Clone, Debug)]
@@ -203,7 +203,7 @@ impl View {
         for (number, (piece, both)) in newer.enumerate() {
             let part = piece.read(&both, device, moves)?;
             values = overlaid(&values, &self.region, &part, &both);
-            if number % MOST_FUSED == MOST_FUSED - 1 {
+            if number % MAX_FUSED == MAX_FUSED - 1 {
                 eval(&[&values])?;
             }
         }

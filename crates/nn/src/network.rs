@@ -96,9 +96,9 @@ impl Network {
     /// If a layer does not fit, or the network is too large.
     pub fn build(&self, rng: &mut Rng) -> Result<Model> {
         let Extent { arrays, stored, .. } = self.extent()?;
-        if arrays > extent::MOST_ARRAYS || stored > extent::MOST_STORED {
+        if arrays > extent::MAX_ARRAYS || stored > extent::MAX_STORED {
             let what = format!("{arrays} arrays, and its norms and scales hold {stored} numbers");
-            let most = format!("at most {} and {} are supported", extent::MOST_ARRAYS, extent::MOST_STORED);
+            let most = format!("at most {} and {} are supported", extent::MAX_ARRAYS, extent::MAX_STORED);
             return Err(Error::mistake(format!("the network has {what}; {most}")));
         }
         Ok(Model { network: self.clone(), layers: build::all(&self.layers, &self.input, rng) })
@@ -159,9 +159,9 @@ impl Network {
 /// Returns the product of lengths, or `None` if it exceeds any possible size.
 fn size(lengths: &[usize]) -> Option<usize> {
     // Beyond the memory of any machine.
-    const MOST: usize = 1 << if usize::BITS < 64 { 29 } else { 40 };
+    const MAX_ELEMS: usize = 1 << if usize::BITS < 64 { 29 } else { 40 };
     let product = lengths.iter().try_fold(1usize, |product, length| product.checked_mul(*length));
-    product.filter(|product| *product <= MOST)
+    product.filter(|product| *product <= MAX_ELEMS)
 }
 
 /// A network with its parameters.

@@ -9,7 +9,7 @@ use crate::optim::UpdateRule;
 use crate::trainer::{TrainConfig, Trainer};
 
 /// Largest batch size that is suggested: larger ones rarely train faster or better.
-const LARGEST: usize = 1024;
+const MAX_BATCH: usize = 1024;
 
 /// Reciprocal of the fraction of free memory that a suggestion leaves unused: pools round up, and other processes use the device.
 const SPARE: u64 = 8;
@@ -47,7 +47,7 @@ impl<M: Module + Layer + Clone, R: UpdateRule> Trainer<M, R> {
         validation: &Dataset,
     ) -> Result<Option<usize>> {
         let Some(free) = free(&Device::current()?) else {
-            return Ok(Some(LARGEST.min(train.len().next_power_of_two())));
+            return Ok(Some(MAX_BATCH.min(train.len().next_power_of_two())));
         };
         // Data that training keeps on the device: the training set, the sample of it that is scored, and the validation set.
         let seen = train.select(&(0..train.len().min(validation.len())).collect::<Vec<usize>>());
@@ -58,7 +58,7 @@ impl<M: Module + Layer + Clone, R: UpdateRule> Trainer<M, R> {
     /// Returns the largest batch size whose step fits into `free` with a reserve.
     fn largest(&self, training: &TrainConfig, train: &Dataset, free: u64) -> Result<Option<usize>> {
         let room = free - free / SPARE;
-        let mut batch = LARGEST.min(train.len().next_power_of_two());
+        let mut batch = MAX_BATCH.min(train.len().next_power_of_two());
         loop {
             let needs = self.needs(training, train, batch)?;
             if needs <= room {

@@ -132,7 +132,7 @@ impl BuiltinKernel {
         let verdict = verdict(&job, &memory)?;
         let (mut time, mut runs) = (Duration::MAX, 0);
         let start = Instant::now();
-        while runs == 0 || (start.elapsed() < budget && runs < MOST_RUNS) {
+        while runs == 0 || (start.elapsed() < budget && runs < MAX_RUNS) {
             let begin = Instant::now();
             job.launch(&memory)?;
             device.synchronize()?;
@@ -153,7 +153,7 @@ impl BuiltinKernel {
     }
 }
 
-const MOST_RUNS: u32 = 1000;
+const MAX_RUNS: u32 = 1000;
 
 /// Launches a job and checks its results.
 fn verdict(job: &Job, memory: &[Storage]) -> Result<CheckResult> {

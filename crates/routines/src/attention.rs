@@ -3,7 +3,7 @@
 //! Scores are stored as keys by queries, so that vectors run along queries. Their maxima and sums then need no
 //! horizontal operations, and only a block of queries is transposed, not keys or values. The running maximum of the
 //! scores and the sum of exponentials are carried over the blocks of keys. The gradient recomputes the scores and uses
-//! their logarithm of the sum of exponentials.
+//! their log-sum-exp.
 //!
 //! Sources: Milakov and Gimelshein, Online normalizer calculation for softmax, 2018; Rabe and Staats, Self-attention
 //! Does Not Need O(n²) Memory, 2021; Dao et al., FlashAttention, 2022.
@@ -15,7 +15,7 @@ use panoply_ir::{DType, Scalar};
 
 use super::tile::Product;
 use super::{Shared, in_numbers};
-use panoply_host::isa::{Isa, Machine};
+use panoply_host::isa::{Isa, Simd};
 use panoply_host::pool::Pool;
 use panoply_host::simd::{self, Real, Task, Vector};
 
@@ -26,16 +26,18 @@ const QUERIES: usize = 48;
 /// Keys per block: the scores with the queries take a part of the L1 cache.
 const KEYS: usize = 128;
 
-/// One number per query of a block.
-type Row<T> = [T; QUERIES];
+/// One number for each query of a block.
+type PerQuery<T> = [T; QUERIES];
 
-/// Computes the output, and for each query the logarithm of its sum of exponentials.
+/// Computes the output, and for each query the logarithm of the sum of exponentials of its scores (log-sum-exp), which the
+/// gradient needs. `buffers` are the operands of [`Attention`]: queries, keys, values, the mask if there is one, the output
+/// `[batch, heads, queries, depth]`, and the log-sum-exp `[batch, heads, queries]`.
 ///
 /// # Safety
 /// As [`super::run`].
 pub unsafe fn output<T: Real>(pool: &Pool, isa: Isa, attention: &Attention, buffers: &[*mut u8]) {
     let inputs = Inputs::new(attention, buffers);
-    let (output, logarithms) = (Shared(buffers[inputs.count]), Shared(buffers[inputs.count + 1]));
+    let (output, logsumexp) = (Shared(buffers[inputs.count]), Shared(buffers[inputs.count + 1]));
     let blocks = attention.queries.div_ceil(QUERIES);
     in_numbers(pool, attention.batch * attention.heads * blocks, work(attention), |number| {
         let (head, first) = (number / blocks, number % blocks * QUERIES);
@@ -45,14 +47,14 @@ pub unsafe fn output<T: Real>(pool: &Pool, isa: Isa, attention: &Attention, buff
             pool,
             first,
             output: output.at(0).cast::<T>().wrapping_add(query * attention.depth),
-            logarithms: logarithms.at(0).cast::<T>().wrapping_add(query),
+            logsumexp: logsumexp.at(0).cast::<T>().wrapping_add(query),
         };
         // SAFETY: the caller's promise; blocks write disjoint rows.
         unsafe { simd::run(isa, block) };
     });
 }
 
-/// Returns the approximate number of multiply-adds.
+/// Returns the approximate number of multiply-adds of the forward pass.
 fn work(attention: &Attention) -> usize {
     let Attention { batch, heads, queries, keys, width, depth, .. } = *attention;
     [batch, heads, queries, keys, width + depth]
@@ -76,11 +78,11 @@ impl<'a> Inputs<'a> {
         Inputs { attention, buffers: [0, 1, 2].map(|at| Shared(buffers[at])), mask, count }
     }
 
-    /// Returns head `number` of the whole batch.
+    /// Returns head `number`, counted over the heads of all batch items.
     fn head<T: Real>(&self, number: usize) -> Head<'a, T> {
         let Attention { heads, key_heads, queries, keys, width, depth, .. } = *self.attention;
         let (item, head) = (number / heads, number % heads);
-        let shared = item * key_heads + head / (heads / key_heads);
+        let key_head = item * key_heads + head / (heads / key_heads);
         let start = |buffer: usize, at: usize| self.buffers[buffer].at(at * size_of::<T>()).cast::<T>().cast_const();
         let mask = self.mask.map(|(mask, buffer)| {
             let at = item * mask.batch + head * mask.head;
@@ -89,8 +91,8 @@ impl<'a> Inputs<'a> {
         Head {
             attention: self.attention,
             queries: start(0, number * queries * width),
-            keys: start(1, shared * keys * width),
-            values: start(2, shared * keys * depth),
+            keys: start(1, key_head * keys * width),
+            values: start(2, key_head * keys * depth),
             mask,
         }
     }
@@ -106,22 +108,17 @@ struct Head<'a, T> {
 }
 
 impl<T: Real> Head<'_, T> {
-    /// Returns the maximum number of keys that the queries of a block attend to.
-    fn seen(&self, first: usize) -> usize {
+    /// Returns how many leading keys the block of queries that begins with query `first` needs, given causal masking.
+    fn num_visible_keys(&self, first: usize) -> usize {
         let Attention { keys, past, queries, .. } = *self.attention;
         let last = (first + QUERIES).min(queries);
         past.map_or(keys, |past| keys.min(past.saturating_add(last)))
     }
 
-    /// Computes the scores of a block of keys with all queries of a block, which are transposed and scaled.
+    /// Computes the masked scores of a range of keys with the block of queries that begins with query `first`, as a matrix of keys
+    /// by [`QUERIES`]. `transposed` holds the queries as a scaled matrix of elements by [`QUERIES`].
     #[inline(always)]
-    unsafe fn scores<M: Machine>(
-        &self,
-        transposed: *const T,
-        first: usize,
-        keys: std::ops::Range<usize>,
-        scores: *mut T,
-    ) {
+    unsafe fn scores<M: Simd>(&self, transposed: *const T, first: usize, keys: std::ops::Range<usize>, scores: *mut T) {
         let Attention { width, queries, .. } = *self.attention;
         let product = Product {
             left: self.keys.wrapping_add(keys.start * width),
@@ -139,7 +136,7 @@ impl<T: Real> Head<'_, T> {
         unsafe {
             product.run::<M>(keys.len(), QUERIES);
             if let Some((mask, start)) = self.mask {
-                hide(mask, start, first..first + count, keys.clone(), scores);
+                apply_mask(mask, start, first..first + count, keys.clone(), scores);
             }
         }
         let Some(past) = self.attention.past.filter(|past| past + first + 1 < keys.end) else { return };
@@ -152,9 +149,9 @@ impl<T: Real> Head<'_, T> {
     }
 }
 
-/// Applies a mask to scores.
+/// Applies a mask to a matrix of scores of some keys by some queries. `start` is the mask of the head.
 #[inline(always)]
-unsafe fn hide<T: Real>(
+unsafe fn apply_mask<T: Real>(
     mask: Mask,
     start: *const u8,
     queries: std::ops::Range<usize>,
@@ -177,12 +174,12 @@ unsafe fn hide<T: Real>(
     }
 }
 
-/// Transposes the rows of a block, scaled by a factor, and fills missing rows with zeros.
+/// Transposes `count` rows of a block to a matrix of `width` by [`QUERIES`], scaled by a factor; missing rows become zeros.
 #[inline(always)]
 unsafe fn transpose<T: Real>(rows: *const T, count: usize, width: usize, factor: T, to: *mut T) {
     for column in 0..width {
         // SAFETY: the caller's promise.
-        let line = unsafe { &mut *to.add(column * QUERIES).cast::<Row<T>>() };
+        let line = unsafe { &mut *to.add(column * QUERIES).cast::<PerQuery<T>>() };
         for (row, element) in line.iter_mut().enumerate() {
             *element = T::default();
             if row < count {
@@ -193,35 +190,36 @@ unsafe fn transpose<T: Real>(rows: *const T, count: usize, width: usize, factor:
     }
 }
 
-/// Returns rows padded to whole vectors: the rows themselves if their width is a multiple of the vector length, a copy
-/// otherwise. Returns their start and the distance between them.
+/// Pads rows to whole vectors: returns the rows themselves if their width is a multiple of the vector length, otherwise a copy
+/// in `scratch`. Returns their start, and the number of elements from one row to the next.
 #[inline(always)]
-unsafe fn whole_rows<M: Machine, T: Real>(
+unsafe fn padded_rows<M: Simd, T: Real>(
     rows: *const T,
     count: usize,
     width: usize,
-    room: *mut T,
+    scratch: *mut T,
 ) -> (*const T, usize) {
     let whole = width.next_multiple_of(<T::Vector<M> as Vector>::LANES);
     if whole == width {
         return (rows, width);
     }
     for row in 0..count {
-        // SAFETY: the caller's promise: there is room for padded rows.
-        unsafe { std::ptr::copy_nonoverlapping(rows.add(row * width), room.add(row * whole), width) };
+        // SAFETY: the caller's promise: the scratch memory has space for the padded rows.
+        unsafe { std::ptr::copy_nonoverlapping(rows.add(row * width), scratch.add(row * whole), width) };
     }
-    (room, whole)
+    (scratch, whole)
 }
 
-/// Returns the factor of the scores.
+/// Returns the scale of the scores.
 fn factor<T: Real>(scale: Scalar) -> T {
     T::of(scale.to_f64())
 }
 
-/// Returns the value subtracted before exponentiation: the maximum score, or 0 if it is minus infinity because all keys are masked.
+/// Returns the value subtracted from scores before exponentiation: their maximum, or 0 if that is minus infinity because all keys
+/// are masked, which would give NaN.
 #[inline(always)]
-fn base<T: Real>(top: T) -> T {
-    if top == T::LOWEST { T::default() } else { top }
+fn max_or_zero<T: Real>(max: T) -> T {
+    if max == T::LOWEST { T::default() } else { max }
 }
 
 /// A block of queries of one head.
@@ -231,35 +229,35 @@ struct Block<'a, T> {
     /// The first query.
     first: usize,
     output: *mut T,
-    logarithms: *mut T,
+    logsumexp: *mut T,
 }
 
 impl<T: Real> Task for Block<'_, T> {
     #[inline(always)]
-    unsafe fn run<M: Machine>(self) {
+    unsafe fn run<M: Simd>(self) {
         let Attention { width, depth, queries, scale, .. } = *self.head.attention;
         let count = QUERIES.min(queries - self.first);
         let whole = depth.next_multiple_of(<T::Vector<M> as Vector>::LANES);
         let mut scratch = self.pool.scratch().take::<T>(QUERIES * (width + KEYS + whole) + KEYS * whole);
         let transposed = scratch.start();
         let scores = transposed.wrapping_add(QUERIES * width);
-        let sums = scores.wrapping_add(QUERIES * KEYS);
-        let room = sums.wrapping_add(QUERIES * whole);
-        let mut state = State { top: [T::LOWEST; QUERIES], sum: [T::default(); QUERIES] };
-        let seen = self.head.seen(self.first);
+        let accumulators = scores.wrapping_add(QUERIES * KEYS);
+        let padded = accumulators.wrapping_add(QUERIES * whole);
+        let mut state = OnlineSoftmax { max: [T::LOWEST; QUERIES], sum: [T::default(); QUERIES] };
+        let visible = self.head.num_visible_keys(self.first);
         // SAFETY: the caller's promise; the scratch memory has room for all parts.
         unsafe {
             transpose(self.head.queries.add(self.first * width), count, width, factor(scale), transposed);
-            (0..QUERIES * whole).for_each(|at| *sums.add(at) = T::default());
-            for start in (0..seen).step_by(KEYS) {
-                let keys = start..seen.min(start + KEYS);
+            (0..QUERIES * whole).for_each(|at| *accumulators.add(at) = T::default());
+            for start in (0..visible).step_by(KEYS) {
+                let keys = start..visible.min(start + KEYS);
                 self.head.scores::<M>(transposed, self.first, keys.clone(), scores);
-                let shrunk = state.add::<M>(scores, keys.len());
+                let correction = state.add::<M>(scores, keys.len());
                 if start > 0 {
-                    rescale(sums, whole, count, &shrunk);
+                    rescale(accumulators, whole, count, &correction);
                 }
                 let (right, right_row) =
-                    whole_rows::<M, T>(self.head.values.add(start * depth), keys.len(), depth, room);
+                    padded_rows::<M, T>(self.head.values.add(start * depth), keys.len(), depth, padded);
                 let product = Product {
                     left: scores.cast_const(),
                     left_row: 1,
@@ -267,7 +265,7 @@ impl<T: Real> Task for Block<'_, T> {
                     right,
                     right_row,
                     depth: keys.len(),
-                    result: sums,
+                    result: accumulators,
                     result_row: whole,
                     adds: true,
                 };
@@ -275,60 +273,60 @@ impl<T: Real> Task for Block<'_, T> {
             }
             for query in 0..count {
                 let sum = state.sum[query];
-                let share = if sum == T::default() { T::default() } else { T::div(T::of(1.0), sum) };
+                let reciprocal = if sum == T::default() { T::default() } else { T::div(T::of(1.0), sum) };
                 for at in 0..depth {
-                    *self.output.add(query * depth + at) = T::mul(*sums.add(query * whole + at), share);
+                    *self.output.add(query * depth + at) = T::mul(*accumulators.add(query * whole + at), reciprocal);
                 }
-                *self.logarithms.add(query) = T::add(base(state.top[query]), sum.ln::<M::Math>());
+                *self.logsumexp.add(query) = T::add(max_or_zero(state.max[query]), sum.ln::<M::Math>());
             }
         }
     }
 }
 
 /// The running maximum of each query's scores, and the sum of exponentials of the scores minus that maximum.
-struct State<T> {
-    top: Row<T>,
-    sum: Row<T>,
+struct OnlineSoftmax<T> {
+    max: PerQuery<T>,
+    sum: PerQuery<T>,
 }
 
-impl<T: Real> State<T> {
-    /// Adds a block of keys and replaces its scores by their exponentials. Returns the factors by which earlier sums
-    /// must be scaled.
+impl<T: Real> OnlineSoftmax<T> {
+    /// Adds a block of keys: replaces its scores by their exponentials relative to the new maxima, and adds these to the sums.
+    /// Returns for each query the factor that corrects what was accumulated relative to the old maximum.
     #[inline(always)]
-    unsafe fn add<M: Machine>(&mut self, scores: *mut T, keys: usize) -> Row<T> {
-        let before = self.top;
+    unsafe fn add<M: Simd>(&mut self, scores: *mut T, keys: usize) -> PerQuery<T> {
+        let before = self.max;
         for key in 0..keys {
             // SAFETY: the caller's promise: there are scores for `keys` keys.
-            let row = unsafe { &*scores.add(key * QUERIES).cast::<Row<T>>() };
-            for (top, score) in self.top.iter_mut().zip(row) {
-                *top = if *score > *top { *score } else { *top };
+            let row = unsafe { &*scores.add(key * QUERIES).cast::<PerQuery<T>>() };
+            for (max, score) in self.max.iter_mut().zip(row) {
+                *max = if *score > *max { *score } else { *max };
             }
         }
-        let bases: Row<T> = self.top.map(base);
-        let mut shrunk = [T::default(); QUERIES];
+        let maxima: PerQuery<T> = self.max.map(max_or_zero);
+        let mut correction = [T::default(); QUERIES];
         for query in 0..QUERIES {
-            shrunk[query] = T::sub(before[query], bases[query]).exp::<M::Math>();
-            self.sum[query] = T::mul(self.sum[query], shrunk[query]);
+            correction[query] = T::sub(before[query], maxima[query]).exp::<M::Math>();
+            self.sum[query] = T::mul(self.sum[query], correction[query]);
         }
         for key in 0..keys {
             // SAFETY: as above.
-            let row = unsafe { &mut *scores.add(key * QUERIES).cast::<Row<T>>() };
+            let row = unsafe { &mut *scores.add(key * QUERIES).cast::<PerQuery<T>>() };
             for query in 0..QUERIES {
-                row[query] = T::sub(row[query], bases[query]).exp::<M::Math>();
+                row[query] = T::sub(row[query], maxima[query]).exp::<M::Math>();
                 self.sum[query] = T::add(self.sum[query], row[query]);
             }
         }
-        shrunk
+        correction
     }
 }
 
 /// Multiplies each row by a factor.
 #[inline(always)]
-unsafe fn rescale<T: Real>(sums: *mut T, row: usize, count: usize, factors: &Row<T>) {
+unsafe fn rescale<T: Real>(accumulators: *mut T, row: usize, count: usize, factors: &PerQuery<T>) {
     for (number, factor) in factors.iter().enumerate().take(count) {
         for at in 0..row {
             // SAFETY: the caller's promise.
-            unsafe { *sums.add(number * row + at) = T::mul(*sums.add(number * row + at), *factor) };
+            unsafe { *accumulators.add(number * row + at) = T::mul(*accumulators.add(number * row + at), *factor) };
         }
     }
 }

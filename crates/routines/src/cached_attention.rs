@@ -11,7 +11,7 @@
 
 use std::ops::Range;
 
-use panoply_host::isa::{Isa, Machine};
+use panoply_host::isa::{Isa, Simd};
 use panoply_host::math::single::{exp, tanh};
 use panoply_host::pool::Pool;
 use panoply_host::simd::{self, Real, Task, Vector};
@@ -22,7 +22,7 @@ use super::{Shared, in_numbers};
 /// Rows per block: the keys or values of a head of usual width take a part of the first-level cache.
 const ROWS: usize = 64;
 /// Lanes of the widest vector of f32.
-const MOST_LANES: usize = 16;
+const MAX_LANES: usize = 16;
 
 /// Computes the output.
 ///
@@ -55,16 +55,16 @@ struct Group<'a> {
 
 impl Task for Group<'_> {
     #[inline(always)]
-    unsafe fn run<M: Machine>(self) {
+    unsafe fn run<M: Simd>(self) {
         let CachedAttention { heads, key_heads, slots, slot_rows, width, scale, soft_cap, .. } = *self.of;
         let (shared, visible) = (heads / key_heads, self.of.visible(self.rows[self.token]));
         let at = |buffer: usize, elem: usize| self.buffers[buffer].at(elem * size_of::<f32>()).cast::<f32>();
         let first = (self.token * heads + self.head * shared) * width;
         let (queries, output) = (at(0, first).cast_const(), at(3, first));
         let row = |buffer: usize, row: usize| at(buffer, (self.head * slots * slot_rows + row) * width).cast_const();
-        let mut scratch = self.pool.scratch().take::<f32>(ROWS + MOST_LANES + 2 * shared);
+        let mut scratch = self.pool.scratch().take::<f32>(ROWS + MAX_LANES + 2 * shared);
         let scores = scratch.start();
-        let state = scores.wrapping_add(ROWS + MOST_LANES);
+        let state = scores.wrapping_add(ROWS + MAX_LANES);
         let (scale, cap) = (scale.to_f64() as f32, soft_cap.map(|cap| cap.to_f64() as f32));
         // SAFETY: the caller's promise; visible rows are rows of the cache, and the scratch memory has room for all parts.
         unsafe {
@@ -109,7 +109,7 @@ unsafe fn dot_products<V: Vector<Elem = f32>>(
         let key = |lane: usize| keys.wrapping_add((first + lane).min(count - 1) * width);
         // SAFETY: the caller's promise.
         unsafe {
-            let mut sums = [V::splat(0.0); MOST_LANES];
+            let mut sums = [V::splat(0.0); MAX_LANES];
             for at in (0..whole).step_by(V::LANES) {
                 let query = V::load(query.add(at));
                 for (lane, sum) in sums.iter_mut().enumerate().take(V::LANES) {
@@ -128,7 +128,7 @@ unsafe fn dot_products<V: Vector<Elem = f32>>(
 
 /// Returns the sum of the lanes of vector i in lane i.
 #[inline(always)]
-unsafe fn sum_lanes<V: Vector<Elem = f32>>(mut sums: [V; MOST_LANES]) -> V {
+unsafe fn sum_lanes<V: Vector<Elem = f32>>(mut sums: [V; MAX_LANES]) -> V {
     let mut half = V::LANES / 2;
     while half > 0 {
         for at in 0..half {
@@ -146,7 +146,7 @@ unsafe fn sum_lanes<V: Vector<Elem = f32>>(mut sums: [V; MOST_LANES]) -> V {
 /// Replaces scores by their exponentials relative to the largest score so far, and adds these to the state: maximum and sum. Returns the
 /// factor of what was summed before.
 #[inline(always)]
-fn weights<M: Machine>(scores: &mut [f32], scale: f32, cap: Option<f32>, [top, sum]: &mut [f32; 2]) -> f32 {
+fn weights<M: Simd>(scores: &mut [f32], scale: f32, cap: Option<f32>, [top, sum]: &mut [f32; 2]) -> f32 {
     scores.iter_mut().for_each(|score| *score *= scale);
     if let Some(cap) = cap {
         scores.iter_mut().for_each(|score| *score = cap * tanh::<M::Math>(*score / cap));

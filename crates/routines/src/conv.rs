@@ -13,7 +13,7 @@ mod backward_weight;
 mod grid;
 
 use grid::ConvSweep;
-use panoply_host::isa::{Isa, Machine};
+use panoply_host::isa::{Isa, Simd};
 use panoply_host::pool::Pool;
 use panoply_host::simd::{Task, Vector};
 use panoply_ir::DType;
@@ -21,7 +21,7 @@ use panoply_ir::routine::{Conv, ConvAxis, Gemm, Layout};
 
 use super::element_format::{Bf16, F16, Format, Plain};
 #[cfg(target_arch = "x86_64")]
-use super::element_format::{Bf16Pairs, multiply_pairs};
+use super::element_format::{Bf16Pairs, has_bf16_dot};
 use super::tile::{self, Taps, Tile, most_rows, row_blocks, vector_parts};
 use super::{Shared, gemm, in_numbers};
 
@@ -75,7 +75,7 @@ pub unsafe fn run(pool: &Pool, isa: Isa, conv: &Conv, of: ConvDirection, buffers
             DType::F64 => of_format::<Plain<f64>>(pool, isa, conv, of, buffers),
             DType::F16 => of_format::<F16>(pool, isa, conv, of, buffers),
             #[cfg(target_arch = "x86_64")]
-            DType::BF16 if multiply_pairs(isa) => of_format::<Bf16Pairs>(pool, isa, conv, of, buffers),
+            DType::BF16 if has_bf16_dot(isa) => of_format::<Bf16Pairs>(pool, isa, conv, of, buffers),
             DType::BF16 => of_format::<Bf16>(pool, isa, conv, of, buffers),
             _ => of_format::<Plain<f32>>(pool, isa, conv, of, buffers),
         }
@@ -236,7 +236,7 @@ struct Pack<'a, F: Format> {
 
 impl<F: Format> Task for Pack<'_, F> {
     #[inline(always)]
-    unsafe fn run<M: Machine>(self) {
+    unsafe fn run<M: Simd>(self) {
         let Job { sizes, pass, slice, .. } = self.job;
         let [by_result, by_channel] = sizes.steps;
         let deep = self.job.weights(1);
@@ -283,7 +283,7 @@ struct ConvTileJob<'a, F: Format> {
 
 impl<F: Format> Task for ConvTileJob<'_, F> {
     #[inline(always)]
-    unsafe fn run<M: Machine>(self) {
+    unsafe fn run<M: Simd>(self) {
         let Job { sizes, pass, block, pool, .. } = self.job;
         let width = <F::Vector<M> as Vector>::LANES;
         let positions = pass.positions(self.band).next_multiple_of(width);
@@ -371,7 +371,7 @@ struct BlockTiles<'a, F: Format> {
 
 impl<F: Format> Task for &BlockTiles<'_, F> {
     #[inline(always)]
-    unsafe fn run<M: Machine>(self) {
+    unsafe fn run<M: Simd>(self) {
         let width = <F::Vector<M> as Vector>::LANES;
         for (vector, vectors) in vector_parts(self.positions / width) {
             for (start, rows) in row_blocks(self.results, most_rows::<F::Vector<M>>()) {
@@ -403,7 +403,7 @@ struct Block<'a, F: Format> {
 
 impl<F: Format> Tile for Block<'_, F> {
     #[inline(always)]
-    unsafe fn run<M: Machine, const R: usize, const C: usize>(&self) {
+    unsafe fn run<M: Simd, const R: usize, const C: usize>(&self) {
         // SAFETY: the caller's promise.
         unsafe {
             let mut sums = match self.fresh {

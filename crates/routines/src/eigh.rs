@@ -11,7 +11,7 @@ mod tridiagonal;
 
 use std::marker::PhantomData;
 
-use panoply_host::isa::{Isa, Machine};
+use panoply_host::isa::{Isa, Simd};
 use panoply_host::pool::Pool;
 use panoply_host::simd::{self, Real, Task};
 use panoply_ir::routine::Eigh;
@@ -99,7 +99,7 @@ unsafe fn decomposed<T: Real>(pool: &Pool, isa: Isa, size: usize, [a, vectors, v
     };
     let [matrix, rotated, spare] = [(); 3].map(|()| Rows::new(part(square), row));
     let reflections = Panels::new(part(square), size, size - 1);
-    let together = Panels::new(part(small), PANEL, size - 1);
+    let t_factor = Panels::new(part(small), PANEL, size - 1);
     let sides = [(); 2].map(|()| Rows::new(part(2 * PANEL * row), row));
     let (mut diagonal, mut off_diagonal) = (vec![0.0; size], vec![0.0; size]);
     // SAFETY: the caller's promise; the parts of the scratch memory have these lengths and do not overlap.
@@ -121,7 +121,7 @@ unsafe fn decomposed<T: Real>(pool: &Pool, isa: Isa, size: usize, [a, vectors, v
             isa,
             [matrix, sides[0], sides[1]],
             &reflections,
-            &together,
+            &t_factor,
             [&mut diagonal, &mut off_diagonal],
         );
         let Some(order) = merge::vectors(pool, isa, [rotated, matrix, spare], &mut diagonal, &mut off_diagonal) else {
@@ -132,7 +132,7 @@ unsafe fn decomposed<T: Real>(pool: &Pool, isa: Isa, size: usize, [a, vectors, v
         }
         // The matrix's memory is free again.
         let columns = Panels::<T>::new(matrix.at(0, 0), size, size);
-        transform_back(pool, isa, [&reflections, &together, &columns], rotated, &order);
+        transform_back(pool, isa, [&reflections, &t_factor, &columns], rotated, &order);
         columns.store(pool, vectors);
     }
     true
@@ -145,7 +145,7 @@ unsafe fn decomposed<T: Real>(pool: &Pool, isa: Isa, size: usize, [a, vectors, v
 unsafe fn transform_back<T: Real>(
     pool: &Pool,
     isa: Isa,
-    [reflections, together, columns]: [&Panels<T>; 3],
+    [reflections, t_factor, columns]: [&Panels<T>; 3],
     from: Rows<T>,
     order: &[usize],
 ) {
@@ -155,9 +155,9 @@ unsafe fn transform_back<T: Real>(
         unsafe {
             simd::run(isa, Columns { from, order: &order[columns.columns(panel)], size: order.len(), to: target });
             for of in 0..reflections.count() {
-                let (vectors, together) = (reflections.at(of, 0).cast_const(), together.at(of, 0).cast_const());
+                let (vectors, t_factor) = (reflections.at(of, 0).cast_const(), t_factor.at(of, 0).cast_const());
                 let rows = reflections.columns(of).end;
-                simd::run(isa, ApplyReflector { vectors, together, rows, target, backwards: false });
+                simd::run(isa, ApplyReflector { vectors, t_factor, rows, target, last_first: false });
             }
         }
     });
@@ -171,7 +171,7 @@ struct Largest<'a, T> {
 
 impl<T: Real> Task for Largest<'_, T> {
     #[inline(always)]
-    unsafe fn run<M: Machine>(self) {
+    unsafe fn run<M: Simd>(self) {
         let (mut largest, mut nothing) = ([T::default(); 2 * LANES], [T::default(); 2 * LANES]);
         let mut look = |values: &[T]| {
             for ((largest, nothing), value) in largest.iter_mut().zip(&mut nothing).zip(values) {
@@ -199,7 +199,7 @@ struct Scale<'a, T> {
 
 impl<T: Real> Task for Scale<'_, T> {
     #[inline(always)]
-    unsafe fn run<M: Machine>(self) {
+    unsafe fn run<M: Simd>(self) {
         let Scale { a, size, scale, rows, matrix } = self;
         for row in rows {
             // SAFETY: the caller's promise.
@@ -223,7 +223,7 @@ struct Columns<'a, T> {
 
 impl<T: Real> Task for Columns<'_, T> {
     #[inline(always)]
-    unsafe fn run<M: Machine>(self) {
+    unsafe fn run<M: Simd>(self) {
         let Columns { from, order, size, to } = self;
         for first in (0..size).step_by(LANES) {
             let rows = first..size.min(first + LANES);

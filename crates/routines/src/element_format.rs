@@ -5,8 +5,8 @@ use std::marker::PhantomData;
 
 use panoply_host::half;
 #[cfg(target_arch = "x86_64")]
-use panoply_host::isa::{Avx512Pairs, Avx512Words, has_pairs, has_words};
-use panoply_host::isa::{Isa, Machine};
+use panoply_host::isa::{Avx512Bf16, Avx512Vnni, has_avx512_bf16, has_avx512_vnni};
+use panoply_host::isa::{Isa, Simd};
 use panoply_host::simd::{self, Number, Real, Task, Vector};
 
 /// A format of elements in memory and of the lanes computed from them.
@@ -22,7 +22,7 @@ pub trait Format: 'static {
     /// The format whose tiles multiply packed elements: formats that are packed into the same lanes share them.
     type Packed: Format<Sum = Self::Sum, Plane = Self::Plane>;
     /// The vector that multiplies and adds.
-    type Vector<M: Machine>: Vector<Elem = Self::Sum>;
+    type Vector<M: Simd>: Vector<Elem = Self::Sum>;
     /// Number of elements along `k` in a lane.
     const DEPTH: usize;
     /// True if memory itself can be used as a plane.
@@ -62,7 +62,7 @@ impl<T: Real> Format for Plain<T> {
     type Sum = T;
     type Result = T;
     type Packed = Plain<T>;
-    type Vector<M: Machine> = T::Vector<M>;
+    type Vector<M: Simd> = T::Vector<M>;
     const DEPTH: usize = 1;
     const IN_PLACE: bool = true;
 
@@ -103,7 +103,7 @@ macro_rules! widened {
             type Sum = f32;
             type Result = u16;
             type Packed = Plain<f32>;
-            type Vector<M: Machine> = M::Single;
+            type Vector<M: Simd> = M::Single;
             const DEPTH: usize = 1;
             const IN_PLACE: bool = false;
 
@@ -151,17 +151,17 @@ widened!(
 
 /// Returns true if this machine supports [`Bf16Pairs`] and `isa` allows it.
 #[cfg(target_arch = "x86_64")]
-pub fn multiply_pairs(isa: Isa) -> bool {
-    isa == Isa::Avx512 && has_pairs()
+pub fn has_bf16_dot(isa: Isa) -> bool {
+    isa == Isa::Avx512 && has_avx512_bf16()
 }
 
 /// Returns true if this machine multiplies and accumulates [`Bytes`] in one instruction and `isa` allows it.
 #[cfg(target_arch = "x86_64")]
-pub fn multiply_words(isa: Isa) -> bool {
-    isa == Isa::Avx512 && has_words()
+pub fn has_i16_dot(isa: Isa) -> bool {
+    isa == Isa::Avx512 && has_avx512_vnni()
 }
 
-/// bf16 in pairs; requires [`multiply_pairs`].
+/// bf16 in pairs; requires [`has_bf16_dot`].
 #[cfg(target_arch = "x86_64")]
 pub struct Bf16Pairs;
 
@@ -172,7 +172,7 @@ impl Format for Bf16Pairs {
     type Sum = f32;
     type Result = u16;
     type Packed = Bf16Pairs;
-    type Vector<M: Machine> = panoply_host::simd::Pairs;
+    type Vector<M: Simd> = panoply_host::simd::Bf16Dot;
     const DEPTH: usize = 2;
     const IN_PLACE: bool = true;
 
@@ -202,24 +202,24 @@ impl Format for Bf16Pairs {
     }
 
     unsafe fn run<T: Task>(isa: Isa, task: T) {
-        assert!(multiply_pairs(isa), "the machine has no bf16 dot product");
-        // SAFETY: the caller's promise; the machine multiplies pairs.
-        unsafe { Avx512Pairs::run(task) }
+        assert!(has_bf16_dot(isa), "the machine has no bf16 dot product");
+        // SAFETY: the caller's promise; the machine has the bf16 dot product.
+        unsafe { Avx512Bf16::run(task) }
     }
 }
 
 /// i8, widened to pairs of i16 when packed. Products and sums in i32 are exact and wrap.
 ///
-/// If `AT_ONCE` is true, one instruction computes both products and their sum; the machine must support it.
-pub struct Bytes<const AT_ONCE: bool>;
+/// If `VNNI` is true, one instruction computes both products and their sum; the machine must support it.
+pub struct Bytes<const VNNI: bool>;
 
-impl<const AT_ONCE: bool> Format for Bytes<AT_ONCE> {
+impl<const VNNI: bool> Format for Bytes<VNNI> {
     type Elem = i8;
     type Plane = i32;
     type Sum = i32;
     type Result = i32;
-    type Packed = Bytes<AT_ONCE>;
-    type Vector<M: Machine> = M::Words;
+    type Packed = Bytes<VNNI>;
+    type Vector<M: Simd> = M::I16Dot;
     const DEPTH: usize = 2;
     const IN_PLACE: bool = false;
 
@@ -250,12 +250,12 @@ impl<const AT_ONCE: bool> Format for Bytes<AT_ONCE> {
 
     #[cfg(target_arch = "x86_64")]
     unsafe fn run<T: Task>(isa: Isa, task: T) {
-        if const { !AT_ONCE } {
+        if const { !VNNI } {
             // SAFETY: the caller's promise.
             return unsafe { simd::run(isa, task) };
         }
-        assert!(multiply_words(isa), "the machine has no i16 dot product");
-        // SAFETY: the caller's promise; the machine multiplies words.
-        unsafe { Avx512Words::run(task) }
+        assert!(has_i16_dot(isa), "the machine has no i16 dot product");
+        // SAFETY: the caller's promise; the machine has the i16 dot product.
+        unsafe { Avx512Vnni::run(task) }
     }
 }

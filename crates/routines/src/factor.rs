@@ -3,7 +3,7 @@
 //!
 //! Source: Golub and Van Loan, Matrix Computations, 4th ed. 2013, sections 3.1 and 4.2.
 
-use panoply_host::isa::{Isa, Machine};
+use panoply_host::isa::{Isa, Simd};
 use panoply_host::pool::Pool;
 use panoply_host::simd::{self, Real, Task, Vector};
 use panoply_ir::routine::{Cholesky, Triangular};
@@ -55,7 +55,7 @@ struct Columns<'a, T> {
 
 impl<T: Real> Task for Columns<'_, T> {
     #[inline(always)]
-    unsafe fn run<M: Machine>(self) {
+    unsafe fn run<M: Simd>(self) {
         let Columns { pool, size, lower, a, b, x, row, count } = self;
         let width = count.next_multiple_of(T::Vector::<M>::LANES);
         let mut scratch = pool.scratch().take::<T>((width + BLOCK) * size);
@@ -130,7 +130,7 @@ struct Factor<'a, T> {
 
 impl<T: Real> Task for Factor<'_, T> {
     #[inline(always)]
-    unsafe fn run<M: Machine>(self) {
+    unsafe fn run<M: Simd>(self) {
         let Factor { pool, size, a, l } = self;
         let lanes = T::Vector::<M>::LANES;
         // A row may start within a vector and is read and written to the end of one.

@@ -18,7 +18,7 @@ use panoply_ir::routine::{Gemm, Layout};
 
 use super::element_format::{Bf16, Bytes, F16, Format, Plain};
 #[cfg(target_arch = "x86_64")]
-use super::element_format::{Bf16Pairs, multiply_pairs, multiply_words};
+use super::element_format::{Bf16Pairs, has_bf16_dot, has_i16_dot};
 use super::{Epilogue, PARALLEL_FLOPS, Shared, with_pieces};
 
 /// Minimum length of the longer side of a part.
@@ -60,10 +60,10 @@ pub unsafe fn run(pool: &Pool, isa: Isa, gemm: &Gemm, buffers: [*mut u8; 3], epi
             DType::F64 => product::<Plain<f64>>(pool, isa, gemm, buffers, epilogue),
             DType::F16 => product::<F16>(pool, isa, gemm, buffers, epilogue),
             #[cfg(target_arch = "x86_64")]
-            DType::BF16 if multiply_pairs(isa) => product::<Bf16Pairs>(pool, isa, gemm, buffers, epilogue),
+            DType::BF16 if has_bf16_dot(isa) => product::<Bf16Pairs>(pool, isa, gemm, buffers, epilogue),
             DType::BF16 => product::<Bf16>(pool, isa, gemm, buffers, epilogue),
             #[cfg(target_arch = "x86_64")]
-            DType::I8 if multiply_words(isa) => product::<Bytes<true>>(pool, isa, gemm, buffers, epilogue),
+            DType::I8 if has_i16_dot(isa) => product::<Bytes<true>>(pool, isa, gemm, buffers, epilogue),
             DType::I8 => product::<Bytes<false>>(pool, isa, gemm, buffers, epilogue),
             _ => product::<Plain<f32>>(pool, isa, gemm, buffers, epilogue),
         }

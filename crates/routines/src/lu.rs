@@ -3,7 +3,7 @@
 //!
 //! Source: Golub and Van Loan, Matrix Computations, 4th ed. 2013, section 3.4.
 
-use panoply_host::isa::{Isa, Machine};
+use panoply_host::isa::{Isa, Simd};
 use panoply_host::pool::Pool;
 use panoply_host::simd::{self, Real, Task};
 use panoply_ir::routine::Lu;
@@ -81,7 +81,7 @@ struct Eliminate<'a, T> {
 
 impl<T: Real> Task for Eliminate<'_, T> {
     #[inline(always)]
-    unsafe fn run<M: Machine>(self) {
+    unsafe fn run<M: Simd>(self) {
         let Eliminate { panel, rows, pivots } = self;
         let width = pivots.len();
         for (column, pivot) in pivots.iter_mut().enumerate() {
@@ -135,7 +135,7 @@ struct Follow<'a, T> {
 
 impl<T: Real> Task for Follow<'_, T> {
     #[inline(always)]
-    unsafe fn run<M: Machine>(self) {
+    unsafe fn run<M: Simd>(self) {
         let Follow { target, rows, pivots, behind } = self;
         let width = pivots.len();
         // SAFETY: the caller's promise.

@@ -4,7 +4,7 @@
 use std::marker::PhantomData;
 use std::ops::Range;
 
-use panoply_host::isa::Machine;
+use panoply_host::isa::Simd;
 use panoply_host::pool::Pool;
 use panoply_host::simd::{Real, Vector};
 
@@ -85,7 +85,7 @@ impl<T: Real> Panels<T> {
 /// # Safety
 /// The machine has the instructions; both are valid for `length` elements, rounded up to whole vectors.
 #[inline(always)]
-pub unsafe fn subtract<T: Real, M: Machine>(from: *mut T, factor: T, what: *const T, length: usize) {
+pub unsafe fn subtract<T: Real, M: Simd>(from: *mut T, factor: T, what: *const T, length: usize) {
     // SAFETY: the caller's promise.
     unsafe {
         let factor = T::Vector::<M>::splat(T::sub(T::default(), factor));

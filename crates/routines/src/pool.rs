@@ -1,6 +1,6 @@
 //! Gradient of max pooling.
 
-use panoply_host::isa::{Isa, Machine};
+use panoply_host::isa::{Isa, Simd};
 use panoply_host::pool::Pool;
 use panoply_host::simd::{self, Real, Task};
 use panoply_ir::routine::{self, PoolAxis};
@@ -107,7 +107,7 @@ struct Plane<'a, T> {
 
 impl<T: Real> Task for Plane<'_, T> {
     #[inline(always)]
-    unsafe fn run<M: Machine>(self) {
+    unsafe fn run<M: Simd>(self) {
         match self.places.run {
             3 => self.side_by_side::<3>(),
             _ => self.side_by_side::<2>(),

@@ -14,7 +14,7 @@ const PARALLEL_ELEMS: usize = 1 << 14;
 /// Number of positions whose range is checked together before any is used.
 const LOOKED_AT: usize = 256;
 /// Maximum number of threads that each scan all positions for their own rows.
-const MOST_PARTS: usize = 8;
+const MAX_PARTS: usize = 8;
 
 /// A type whose elements are added; integers wrap.
 pub trait Element: Copy {
@@ -83,7 +83,7 @@ unsafe fn put_at<T: Copy, I: Copy + Sync + Ord + Into<i64>>(
         copy(pool, array.0, output.0, batch * table * size_of::<T>());
         slice::from_raw_parts(buffers[1].cast::<I>(), count)
     };
-    let parts = if batch * put < PARALLEL_ELEMS { 1 } else { pool.threads().min(MOST_PARTS) };
+    let parts = if batch * put < PARALLEL_ELEMS { 1 } else { pool.threads().min(MAX_PARTS) };
     let by_batch = batch >= parts;
     let share = |whole: usize, part: usize| whole * part / parts..whole * (part + 1) / parts;
     pool.run(parts, &|part| {

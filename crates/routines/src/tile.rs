@@ -3,15 +3,15 @@
 //! All routines that multiply use one of two loops. In [`taps`] rows are filters, packed side by side, and the vectors
 //! are at given offsets. In [`rows`] each row reads its own elements, and the vectors are at a fixed distance.
 
-use panoply_host::isa::Machine;
+use panoply_host::isa::Simd;
 use panoply_host::simd::{Real, Task, Vector};
 
 /// Maximum width of a tile in vectors.
-pub const MOST_VECTORS: usize = 3;
+pub const MAX_VECTORS: usize = 3;
 
 /// Returns the maximum number of rows of a tile on a machine.
 pub const fn most_rows<V: Vector>() -> usize {
-    if V::MANY { 8 } else { 4 }
+    if V::HAS_32_REGISTERS { 8 } else { 4 }
 }
 
 /// A tile whose extents are known at compile time.
@@ -20,21 +20,21 @@ pub trait Tile {
     ///
     /// # Safety
     /// The machine has the instructions, and the tile's own requirements hold.
-    unsafe fn run<M: Machine, const R: usize, const C: usize>(&self);
+    unsafe fn run<M: Simd, const R: usize, const C: usize>(&self);
 }
 
-/// Runs a tile with these extents: 8, 4, 2 or 1 rows and up to [`MOST_VECTORS`] vectors.
+/// Runs a tile with these extents: 8, 4, 2 or 1 rows and up to [`MAX_VECTORS`] vectors.
 ///
 /// # Safety
 /// As [`Tile::run`].
 #[inline(always)]
-pub unsafe fn with_extents<M: Machine, V: Vector, T: Tile>(rows: usize, vectors: usize, tile: &T) {
+pub unsafe fn with_extents<M: Simd, V: Vector, T: Tile>(rows: usize, vectors: usize, tile: &T) {
     // SAFETY: the caller's promise.
     unsafe {
         match (rows, vectors) {
-            (8, 3) if V::MANY => tile.run::<M, 8, 3>(),
-            (8, 2) if V::MANY => tile.run::<M, 8, 2>(),
-            (8, 1) if V::MANY => tile.run::<M, 8, 1>(),
+            (8, 3) if V::HAS_32_REGISTERS => tile.run::<M, 8, 3>(),
+            (8, 2) if V::HAS_32_REGISTERS => tile.run::<M, 8, 2>(),
+            (8, 1) if V::HAS_32_REGISTERS => tile.run::<M, 8, 1>(),
             (4, 3) => tile.run::<M, 4, 3>(),
             (4, 2) => tile.run::<M, 4, 2>(),
             (4, 1) => tile.run::<M, 4, 1>(),
@@ -54,11 +54,11 @@ pub unsafe fn with_extents<M: Machine, V: Vector, T: Tile>(rows: usize, vectors:
 /// # Safety
 /// As [`Tile::run`].
 #[inline(always)]
-pub unsafe fn with_rows<M: Machine, V: Vector, T: Tile>(rows: usize, tile: &T) {
+pub unsafe fn with_rows<M: Simd, V: Vector, T: Tile>(rows: usize, tile: &T) {
     // SAFETY: the caller's promise.
     unsafe {
         match rows {
-            8 if V::MANY => tile.run::<M, 8, 1>(),
+            8 if V::HAS_32_REGISTERS => tile.run::<M, 8, 1>(),
             4 => tile.run::<M, 4, 1>(),
             2 => tile.run::<M, 2, 1>(),
             1 => tile.run::<M, 1, 1>(),
@@ -97,7 +97,7 @@ pub fn row_blocks(count: usize, most: usize) -> impl Iterator<Item = (usize, usi
 /// Divides vectors into parts that have a tile, as even as possible; yields the first vector and the number of vectors of each.
 #[inline(always)]
 pub fn vector_parts(count: usize) -> impl Iterator<Item = (usize, usize)> {
-    let (mut at, mut parts) = (0, count.div_ceil(MOST_VECTORS));
+    let (mut at, mut parts) = (0, count.div_ceil(MAX_VECTORS));
     std::iter::from_fn(move || {
         (parts > 0).then(|| {
             let width = (count - at).div_ceil(parts);
@@ -256,7 +256,7 @@ impl<T: Real> Product<T> {
     /// # Safety
     /// The machine has the instructions; the matrices are valid for these extents, and the result overlaps nothing else.
     #[inline(always)]
-    pub unsafe fn run<M: Machine>(&self, height: usize, columns: usize) {
+    pub unsafe fn run<M: Simd>(&self, height: usize, columns: usize) {
         // SAFETY: the caller's promise.
         unsafe { M::run(&ProductTiles { product: *self, height, columns }) }
     }
@@ -271,7 +271,7 @@ struct ProductTiles<T> {
 
 impl<T: Real> Task for &ProductTiles<T> {
     #[inline(always)]
-    unsafe fn run<M: Machine>(self) {
+    unsafe fn run<M: Simd>(self) {
         let ProductTiles { product, height, columns } = *self;
         let lanes = <T::Vector<M> as Vector>::LANES;
         for (vector, width) in vector_parts(columns.div_ceil(lanes)) {
@@ -291,7 +291,7 @@ impl<T: Real> Task for &ProductTiles<T> {
 
 impl<T: Real> Tile for Product<T> {
     #[inline(always)]
-    unsafe fn run<M: Machine, const R: usize, const C: usize>(&self) {
+    unsafe fn run<M: Simd, const R: usize, const C: usize>(&self) {
         let left: [*const T; R] = each_row(|row| self.left.wrapping_add(row * self.left_row));
         // SAFETY: the caller's promise.
         unsafe {

@@ -266,15 +266,15 @@ impl EnvSettings {
 }
 
 fn pool(value: &str) -> Result<PoolSetting> {
-    const LEAST_CAP: u64 = 1 << 20;
+    const MIN_CAP: u64 = 1 << 20;
     match (value, parse_bytes(value)) {
         ("0", _) => Ok(PoolSetting::Off),
         ("1", _) => Ok(PoolSetting::On),
-        (_, Some(bytes)) if bytes >= LEAST_CAP => Ok(PoolSetting::Cap(bytes)),
+        (_, Some(bytes)) if bytes >= MIN_CAP => Ok(PoolSetting::Cap(bytes)),
         (_, Some(bytes)) => Err(Error::mistake(format!(
             "PANOPLY_POOL={value}: a cap of {} is too small; write 0, 1 or at least {}",
             human(bytes),
-            human(LEAST_CAP)
+            human(MIN_CAP)
         ))),
         (_, None) => Err(Error::mistake(format!("PANOPLY_POOL={value}: write 0, 1 or a size such as 64MiB"))),
     }

@@ -8,7 +8,7 @@ use panoply_ir::{DType, Scalar};
 use crate::tensor::{NodeKind, Tensor};
 
 /// Maximum number of elements printed in full, as in NumPy and PyTorch.
-const MOST: usize = 1000;
+const PRINT_THRESHOLD: usize = 1000;
 /// Elements printed at each end of an axis of a larger tensor.
 const EDGE: usize = 3;
 /// Decimals of floats without a precision, as in PyTorch.
@@ -43,7 +43,7 @@ impl fmt::Display for Tensor {
         match self.to_bytes().and_then(|bytes| Ok((bytes, self.shape()?))) {
             Err(error) => write!(f, "{error}"),
             Ok((bytes, shape)) => {
-                let edge = if shape.numel() > MOST { EDGE } else { usize::MAX };
+                let edge = if shape.numel() > PRINT_THRESHOLD { EDGE } else { usize::MAX };
                 let decimals = f.precision().unwrap_or(DECIMALS);
                 axis(f, &Shown { bytes: &bytes, dtype: self.dtype(), edge, decimals }, shape.dims(), [0, 0])
             }

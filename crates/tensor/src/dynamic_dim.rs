@@ -23,7 +23,7 @@ pub(crate) use binding::{LengthPattern, check_lengths, lengths, measured, patter
 pub(crate) use propagate::{meet, primitive};
 
 /// Maximum bound: positions are i32.
-const MOST: usize = i32::MAX as usize;
+const MAX_BOUND: usize = i32::MAX as usize;
 
 /// A dynamic length, up to a bound, that can differ from run to run of one plan. Two dims are equal if name and bound
 /// are equal. Axes that an operation aligns must have equal dims and equal lengths.
@@ -224,7 +224,7 @@ impl Tensor {
         let wrong = match self.valid_length(axis) {
             Some(_) => format!("axis {axis} of {self:?} has a Dim already"),
             None if length > dim.bound => format!("the length of axis {axis} of {self:?} exceeds the bound of {dim}"),
-            None if dim.bound > MOST => format!("the bound of {dim} is more than an i32 can count"),
+            None if dim.bound > MAX_BOUND => format!("the bound of {dim} is more than an i32 can count"),
             None => String::new(),
         };
         if !wrong.is_empty() {

@@ -2,7 +2,7 @@
 //!
 //! A few bytes of a compressed or dictionary-encoded file can expand to gigabytes, and a header can claim any length. Every reader counts
 //! the bytes here before it allocates them: decompressed bytes, table cells, numbers, decoded images. The default limit of a read is
-//! [`LEAST_LIMIT`] or, if larger, [`BYTES_PER_BYTE`] times the size of its files on disk, which no uncompressed file reaches.
+//! [`MIN_LIMIT`] or, if larger, [`BYTES_PER_BYTE`] times the size of its files on disk, which no uncompressed file reaches.
 //! `PANOPLY_READ_LIMIT` sets another limit.
 
 use std::fs::File;
@@ -18,13 +18,13 @@ use panoply_runtime::{parallel_map, prefer_huge_pages};
 use crate::{Error, Result};
 
 /// Minimum default limit in bytes: 4 GiB.
-const LEAST_LIMIT: u64 = 1 << 32;
+const MIN_LIMIT: u64 = 1 << 32;
 
 /// Default limit for each byte on disk. A table of text with one character per cell takes about twenty.
 const BYTES_PER_BYTE: u64 = 32;
 
 /// Maximum size of a chunk when reading a file of unknown length.
-const MOST_AT_ONCE: u64 = 1 << 26;
+const MAX_AT_ONCE: u64 = 1 << 26;
 
 /// Minimum size of a file that several threads read, in bytes: the first use of memory takes longer than the copy, and is done in parallel.
 const PARALLEL: u64 = 1 << 24;
@@ -82,7 +82,7 @@ impl ReadBudget {
     /// If `PANOPLY_READ_LIMIT` is invalid.
     pub fn for_size(bytes: u64) -> Result<ReadBudget> {
         let asked = panoply_runtime::env::read_limit()?;
-        Ok(ReadBudget::new(asked.unwrap_or(LEAST_LIMIT.max(bytes.saturating_mul(BYTES_PER_BYTE)))))
+        Ok(ReadBudget::new(asked.unwrap_or(MIN_LIMIT.max(bytes.saturating_mul(BYTES_PER_BYTE)))))
     }
 
     /// Returns the budget for this file; a folder counts as empty until its files are known.
@@ -189,7 +189,7 @@ impl ReadBudget {
             if read < chunk {
                 return Ok(bytes);
             }
-            wanted = wanted.saturating_mul(2).min(MOST_AT_ONCE);
+            wanted = wanted.saturating_mul(2).min(MAX_AT_ONCE);
         }
     }
 }

@@ -17,10 +17,10 @@ use crate::steps::Steps;
 /// Number of inputs that are compared, over all boxes of a property.
 const POINTS: usize = 128;
 /// Number of inputs after which the comparison ends if it took the time that is meant for it.
-const LEAST: usize = 16;
+const MIN_INPUTS: usize = 16;
 
 /// Compares the outputs of the device at inputs of a property whose bounds exclude all counterexamples. After `usual` it ends with
-/// [`LEAST`] inputs, and after `longest` with one.
+/// [`MIN_INPUTS`] inputs, and after `longest` with one.
 ///
 /// # Errors
 /// If the function fails, or the device computes an output outside of its bounds.
@@ -39,7 +39,7 @@ pub fn confirm(
         compare(&bounds, &point, &function.output(&point)?)?;
         compared.push((point, bounds));
         let elapsed = started.elapsed();
-        if elapsed >= longest || (compared.len() >= LEAST && elapsed >= usual) {
+        if elapsed >= longest || (compared.len() >= MIN_INPUTS && elapsed >= usual) {
             break;
         }
     }

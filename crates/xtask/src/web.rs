@@ -24,7 +24,7 @@ const BLINK: Duration = Duration::from_millis(100);
 /// Text of the page if the browser has no GPU for it.
 const NO_GPU: &str = "the browser gives this page no GPU";
 /// Maximum size of a request in bytes.
-const MOST_BYTES: u64 = 1 << 20;
+const MAX_BYTES: u64 = 1 << 20;
 
 /// Result of the page.
 pub struct PageReport {
@@ -202,7 +202,7 @@ fn serve(listener: &TcpListener, folder: &Path, report: &mpsc::Sender<String>) {
 fn answer(mut stream: TcpStream, folder: &Path, report: &mpsc::Sender<String>) -> std::io::Result<()> {
     // Browsers open connections for later use; while one is idle, others must not wait forever.
     stream.set_read_timeout(Some(COURTESY))?;
-    let mut reader = BufReader::new((&mut stream).take(MOST_BYTES));
+    let mut reader = BufReader::new((&mut stream).take(MAX_BYTES));
     let (mut request, mut line, mut length) = (String::new(), String::new(), 0);
     reader.read_line(&mut request)?;
     while reader.read_line(&mut line)? > 2 {
@@ -211,7 +211,7 @@ fn answer(mut stream: TcpStream, folder: &Path, report: &mpsc::Sender<String>) -
         line.clear();
     }
     if request.starts_with("POST ") {
-        let mut body = vec![0; length.min(MOST_BYTES as usize)];
+        let mut body = vec![0; length.min(MAX_BYTES as usize)];
         reader.read_exact(&mut body)?;
         // The receiver is gone if the result is no longer needed.
         let _ = report.send(String::from_utf8_lossy(&body).into_owned());

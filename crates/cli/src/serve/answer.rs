@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::request::Api;
 
 /// In place of minus infinity, which JSON does not have.
-const LEAST_LOGPROB: f32 = -9999.0;
+const MIN_LOGPROB: f32 = -9999.0;
 
 /// The members that all documents of an answer share.
 pub struct Answer {
@@ -98,7 +98,7 @@ impl Answer {
         let bytes = |token: u32| tokenizer.bytes(token).unwrap_or_default();
         let text = |token: u32| String::from_utf8_lossy(bytes(token)).into_owned();
         if self.api == Api::Chat {
-            let entry = |token: u32, logprob: f32| json!({"token": text(token), "logprob": logprob.max(LEAST_LOGPROB), "bytes": bytes(token)});
+            let entry = |token: u32, logprob: f32| json!({"token": text(token), "logprob": logprob.max(MIN_LOGPROB), "bytes": bytes(token)});
             let content = logprobs.iter().map(|of| {
                 let mut document = entry(of.token, of.logprob);
                 document["top_logprobs"] = of.top.iter().map(|(token, logprob)| entry(*token, *logprob)).collect();
@@ -107,7 +107,7 @@ impl Answer {
             return json!({"content": content.collect::<Vec<Value>>(), "refusal": null});
         }
         let top = |of: &TokenLogprob| {
-            let pairs = of.top.iter().map(|(token, logprob)| (text(*token), logprob.max(LEAST_LOGPROB).into()));
+            let pairs = of.top.iter().map(|(token, logprob)| (text(*token), logprob.max(MIN_LOGPROB).into()));
             Value::Object(pairs.collect::<Map<String, Value>>())
         };
         let tokens: Vec<String> = logprobs.iter().map(|of| text(of.token)).collect();
@@ -119,7 +119,7 @@ impl Answer {
         let offsets: Vec<usize> = offsets.collect();
         json!({
             "text_offset": offsets, "tokens": tokens,
-            "token_logprobs": logprobs.iter().map(|of| of.logprob.max(LEAST_LOGPROB)).collect::<Vec<f32>>(),
+            "token_logprobs": logprobs.iter().map(|of| of.logprob.max(MIN_LOGPROB)).collect::<Vec<f32>>(),
             "top_logprobs": logprobs.iter().map(top).collect::<Vec<Value>>(),
         })
     }

@@ -42,7 +42,7 @@ const EVERY: Duration = Duration::from_millis(100);
 const PATIENCE: Duration = Duration::from_millis(500);
 
 /// Maximum number of step losses kept; beyond it every second one is dropped.
-const MOST_STEPS: usize = 2000;
+const MAX_STEPS: usize = 2000;
 
 /// True while a dashboard uses the terminal.
 static OPEN: AtomicBool = AtomicBool::new(false);
@@ -209,7 +209,7 @@ impl Dashboard {
         let mut shared = lock(&self.shared);
         let Shared { facts, state, failed } = &mut *shared;
         state.seen += facts.batch.min(facts.examples) as u64;
-        if state.steps.len() >= MOST_STEPS {
+        if state.steps.len() >= MAX_STEPS {
             let mut at = 0;
             state.steps.retain(|_| {
                 at += 1;

@@ -95,8 +95,8 @@ impl DataSchema {
             }
             DataFormat::Text { context_length: time, .. } => Ok(vec![*time]),
             DataFormat::Images { channels, height: rows, width: columns } => {
-                const MOST: usize = 1 << 16;
-                if !(1..=4).contains(channels) || !(1..=MOST).contains(rows) || !(1..=MOST).contains(columns) {
+                const MAX_SIZE: usize = 1 << 16;
+                if !(1..=4).contains(channels) || !(1..=MAX_SIZE).contains(rows) || !(1..=MAX_SIZE).contains(columns) {
                     return Err(format!("images of {channels} channels and {rows} × {columns} pixels"));
                 }
                 Ok(vec![*channels, *rows, *columns])

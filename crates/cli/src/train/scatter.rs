@@ -7,7 +7,7 @@ const SIDE: f64 = 420.0;
 const MARGIN: f64 = 70.0;
 
 /// Maximum number of points per plot; more are thinned out.
-const MOST: usize = 2000;
+const MAX_POINTS: usize = 2000;
 
 /// Maximum number of plots; further targets are not drawn.
 const SQUARES: usize = 12;
@@ -65,7 +65,7 @@ fn square(pairs: &[(f64, f64)], title: &str, margin: f64) -> String {
         svg += &format!("<text x=\"{x:.1}\" y=\"{}\" text-anchor=\"middle\">{label}</text>\n", SIDE + 18.0);
     }
     svg += &format!("<path class=\"best\" d=\"M0 {SIDE}L{SIDE} 0\"/>\n");
-    for (right, read) in pairs.iter().step_by(pairs.len().div_ceil(MOST).max(1)) {
+    for (right, read) in pairs.iter().step_by(pairs.len().div_ceil(MAX_POINTS).max(1)) {
         svg += &format!("<circle class=\"point\" cx=\"{:.1}\" cy=\"{:.1}\" r=\"3\"/>\n", at(*right), SIDE - at(*read));
     }
     let middle = SIDE / 2.0;

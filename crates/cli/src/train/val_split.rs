@@ -240,8 +240,8 @@ pub fn split_notes(
 /// True for a target whose neighbors in the file correlate by more than 0.9 and that is not sorted.
 fn is_time_series(targets: &Targets) -> bool {
     let Targets::Regression { values, num_outputs: 1 } = targets else { return false };
-    const FEWEST: usize = 50;
-    if values.len() < FEWEST || values.is_sorted() || values.is_sorted_by(|a, b| a >= b) {
+    const MIN_EXAMPLES: usize = 50;
+    if values.len() < MIN_EXAMPLES || values.is_sorted() || values.is_sorted_by(|a, b| a >= b) {
         return false;
     }
     let mean = values.iter().map(|value| f64::from(*value)).sum::<f64>() / values.len() as f64;

@@ -28,12 +28,12 @@ pub(super) use gradient::gradient;
 /// Maximum width of queries, keys and values for which accumulators fit in registers.
 const WIDEST: usize = 128;
 /// Minimum number of queries; fewer would leave most of a tile empty.
-const FEWEST: usize = 16;
+const MIN_QUERIES: usize = 16;
 /// Number of keys up to which fewer queries are accepted: for more keys, the body's kernels are better because they
 /// divide the keys among groups.
 const FEW_KEYS: usize = 128;
 /// Number of groups along an axis that every device supports.
-const MOST_GROUPS: usize = 65_535;
+const MAX_GROUPS: usize = 65_535;
 
 /// Returns the kernel for the output and the log-sum-exp of the scores, the latter in the accumulation type; `None` if
 /// the body is faster.
@@ -70,9 +70,9 @@ fn fits(routine: &Routine, of: &Attention, target: &Target, math_mode: MathMode,
         && math_mode != MathMode::Exact
         && (wide(of.dtype) != DType::F64 || target.f64)
         && of.width.max(of.depth) <= WIDEST
-        && (of.queries >= FEWEST || of.keys <= FEW_KEYS)
-        && of.batch * of.heads <= MOST_GROUPS
-        && of.queries.max(of.keys) <= MOST_GROUPS * FEWEST
+        && (of.queries >= MIN_QUERIES || of.keys <= FEW_KEYS)
+        && of.batch * of.heads <= MAX_GROUPS
+        && of.queries.max(of.keys) <= MAX_GROUPS * MIN_QUERIES
         && bindings <= target.max_bindings as usize
         && routine.operands().all(|operand| seen(operand.elems, operand.dtype))
 }
@@ -232,7 +232,7 @@ struct Forward<'a> {
 
 /// Shared memory of the forward kernel.
 #[derive(Clone, Copy)]
-struct Slabs {
+struct SharedTiles {
     queries: SharedTile,
     keys: SharedTile,
     values: SharedTile,
@@ -244,10 +244,10 @@ impl<'a> Forward<'a> {
         let mut heads = Heads::new("attention", of, t, fused);
         let tiles = &mut heads.tiles;
         let output = tiles.b.buffer("output", of.dtype, Access::Out);
-        let logarithms = tiles.b.buffer("logarithms", tiles.sum, Access::Out);
-        let queries = tiles.slab("tile_of_queries", t.owned(), of.width as u64);
+        let logsumexp = tiles.b.buffer("logsumexp", tiles.sum, Access::Out);
+        let queries = tiles.shared_tile("tile_of_queries", t.owned(), of.width as u64);
         let [keys, values] = tiles.either("tile_of_keys", t.streamed(), of.width as u64, of.depth as u64);
-        let slabs = Slabs { queries, keys, values, weights: tiles.weights("weights") };
+        let shared = SharedTiles { queries, keys, values, weights: tiles.weights("weights") };
         let line = tiles.b.shared("line", tiles.sum, (t.owned() * t.line()) as u32);
         let ((number, head), first) = (heads.own_head(), heads.first());
         let tiles = &mut heads.tiles;
@@ -259,19 +259,19 @@ impl<'a> Forward<'a> {
         let step = heads.tiles.b.index(t.streamed());
         let tile = heads.tiles.b.begin_for("tile", start, end, step);
         let mut forward = Forward { heads, tops, parts, sums, line };
-        forward.process_key_tile(&head, [first, tile], slabs);
+        forward.process_key_tile(&head, [first, tile], shared);
         forward.heads.tiles.b.end();
         let output = forward.heads.matrix(output, number, of.queries, of.depth);
-        let logarithms = forward.heads.matrix(logarithms, number, of.queries, 1);
-        forward.finish(output, logarithms, first);
+        let logsumexp = forward.heads.matrix(logsumexp, number, of.queries, 1);
+        forward.finish(output, logsumexp, first);
         forward.heads.tiles.b
     }
 
     /// Processes a tile of keys and values.
-    fn process_key_tile(&mut self, head: &Head, [first, tile]: [ExprId; 2], slabs: Slabs) {
-        self.heads.tiles.load_tile(head.keys, tile, slabs.keys);
+    fn process_key_tile(&mut self, head: &Head, [first, tile]: [ExprId; 2], shared: SharedTiles) {
+        self.heads.tiles.load_tile(head.keys, tile, shared.keys);
         self.heads.tiles.b.barrier();
-        let products = self.heads.tiles.outer_products(slabs.queries, slabs.keys);
+        let products = self.heads.tiles.outer_products(shared.queries, shared.keys);
         let scores = self.scores(head, [first, tile], products);
         for (row, scores) in scores.chunks(scores.len() / self.tops.len()).enumerate() {
             let b = &mut self.heads.tiles.b;
@@ -298,10 +298,10 @@ impl<'a> Forward<'a> {
             shrunk.push(less);
         }
         let tiles = &mut self.heads.tiles;
-        tiles.store_weights(slabs.weights, &weights);
-        tiles.load_tile(head.values, tile, slabs.values);
+        tiles.store_weights(shared.weights, &weights);
+        tiles.load_tile(head.values, tile, shared.values);
         tiles.b.barrier();
-        tiles.add_weighted(slabs.weights, &weights, slabs.values, &shrunk, &self.sums);
+        tiles.add_weighted(shared.weights, &weights, shared.values, &shrunk, &self.sums);
         tiles.b.barrier();
     }
 
@@ -348,7 +348,7 @@ impl<'a> Forward<'a> {
     }
 
     /// Divides by the sums, and stores the log-sum-exp.
-    fn finish(&mut self, output: MatrixRef, logarithms: MatrixRef, first: ExprId) {
+    fn finish(&mut self, output: MatrixRef, logsumexp: MatrixRef, first: ExprId) {
         for (row, part) in self.parts.clone().into_iter().enumerate() {
             let part = self.heads.tiles.b.get(part);
             self.publish(row, part);
@@ -375,11 +375,11 @@ impl<'a> Forward<'a> {
         for (row, value) in (0..).zip(values) {
             let row = tiles.owned_row(row);
             let query = tiles.b.alu(Alu::Add, &[first, row]);
-            let open = !logarithms.rows.is_multiple_of(tiles.t.owned());
-            let inside = tiles.below(&[open.then_some((query, logarithms.rows))]);
+            let open = !logsumexp.rows.is_multiple_of(tiles.t.owned());
+            let inside = tiles.below(&[open.then_some((query, logsumexp.rows))]);
             inside.iter().for_each(|inside| tiles.b.begin_if(*inside));
-            let at = tiles.b.alu(Alu::Add, &[logarithms.start, query]);
-            tiles.b.store(logarithms.mem, at, value, Guard::Proven);
+            let at = tiles.b.alu(Alu::Add, &[logsumexp.start, query]);
+            tiles.b.store(logsumexp.mem, at, value, Guard::Proven);
             inside.iter().for_each(|_| tiles.b.end());
         }
         tiles.b.end();

@@ -95,7 +95,7 @@ impl Tiles {
     }
 
     /// Allocates shared memory for rows in their own layout.
-    pub fn slab(&mut self, name: &str, rows: u64, width: u64) -> SharedTile {
+    pub fn shared_tile(&mut self, name: &str, rows: u64, width: u64) -> SharedTile {
         let length = self.t.length([rows, width], false);
         let mem = self.b.shared(name, self.t.held(self.sum), length as u32);
         SharedTile { mem, rows, width, transposed: false }
@@ -127,7 +127,7 @@ impl Tiles {
     /// Allocates shared memory for the weights of each owned row with each streamed row, unless weights stay in registers.
     pub fn weights(&mut self, name: &str) -> Option<SharedTile> {
         let (own, other) = (self.t.owned(), self.t.streamed());
-        self.t.fragments.is_none().then(|| self.slab(name, own, other))
+        self.t.fragments.is_none().then(|| self.shared_tile(name, own, other))
     }
 
     /// Returns the index in the group of a work-item's n-th owned row.
@@ -310,10 +310,10 @@ impl Tiles {
     }
 
     /// Returns the start index of each row.
-    fn starts(&mut self, rows: &[ExprId], slab: SharedTile) -> Vec<ExprId> {
+    fn starts(&mut self, rows: &[ExprId], tile: SharedTile) -> Vec<ExprId> {
         let mut starts = Vec::with_capacity(rows.len());
         for row in rows {
-            let start = self.times(*row, slab.pitch(self.t));
+            let start = self.times(*row, tile.pitch(self.t));
             starts.push(self.b.bind("start", start));
         }
         starts

@@ -87,16 +87,16 @@ fn split(nest: &LoopNest, var: LoopVar, unit: u64, next: u32) -> ([LoopVar; 2], 
     let slow = LoopVar { id: next, extent: var.extent / unit };
     let fast = LoopVar { id: next + 1, extent: unit };
     let whole = AffineExpr::var(slow).mul(unit as i64).add(&AffineExpr::var(fast));
-    let split = substituted(nest, &|atom| (*atom == AffineTerm::Var(var)).then(|| whole.clone()));
+    let split = substituted(nest, &|term| (*term == AffineTerm::Var(var)).then(|| whole.clone()));
     ([slow, fast], split)
 }
 
 /// Returns the divisors of a variable in index expressions that divide its extent.
 fn units(nest: &LoopNest, var: LoopVar) -> Vec<u64> {
     let mut units = Vec::new();
-    forms(nest).for_each(|form| {
-        form.any_atom(&mut |atom| {
-            if let AffineTerm::Div(inner, n) | AffineTerm::Rem(inner, n) = atom
+    index_exprs(nest).for_each(|index| {
+        index.any_term(&mut |term| {
+            if let AffineTerm::Div(inner, n) | AffineTerm::Rem(inner, n) = term
                 && inner.uses(var)
             {
                 units.push(*n);
@@ -130,7 +130,7 @@ fn find_merge(nest: &LoopNest, list: usize, next: u32) -> Option<LoopNest> {
 fn merged(nest: &LoopNest, slow: LoopVar, fast: LoopVar, both: LoopVar) -> LoopNest {
     let (quotient, rest) =
         (AffineExpr::var(both).floor_div(fast.extent), AffineExpr::var(both).rem_euclid(fast.extent));
-    substituted(nest, &|atom| match atom {
+    substituted(nest, &|term| match term {
         AffineTerm::Var(var) if *var == slow => Some(quotient.clone()),
         AffineTerm::Var(var) if *var == fast => Some(rest.clone()),
         AffineTerm::Var(_) | AffineTerm::Read(..) | AffineTerm::Div(..) | AffineTerm::Rem(..) => None,
@@ -189,27 +189,27 @@ pub fn with_inner_extent(mut nest: LoopNest, InnerExtent { wanted, short }: Inne
 /// Counts quotients and remainders in the indices of loads and stores.
 fn div_rem_count(nest: &LoopNest) -> usize {
     let loads = nest.values.iter().filter_map(|(value, _)| match value {
-        Value::Load(_, form) => Some(form),
+        Value::Load(_, index) => Some(index),
         _ => None,
     });
     loads.chain(nest.stores.iter().map(|store| &store.at)).map(AffineExpr::divisions).sum()
 }
 
-fn forms(nest: &LoopNest) -> impl Iterator<Item = &AffineExpr> {
-    let values = nest.values.iter().filter_map(|(value, _)| value.form());
+fn index_exprs(nest: &LoopNest) -> impl Iterator<Item = &AffineExpr> {
+    let values = nest.values.iter().filter_map(|(value, _)| value.index_expr());
     values.chain(nest.stores.iter().map(|store| &store.at))
 }
 
 fn divisions(nest: &LoopNest) -> usize {
-    forms(nest).map(AffineExpr::divisions).sum()
+    index_exprs(nest).map(AffineExpr::divisions).sum()
 }
 
 fn substituted(nest: &LoopNest, f: &dyn Fn(&AffineTerm) -> Option<AffineExpr>) -> LoopNest {
     let mut next = nest.clone();
     for (value, _) in &mut next.values {
         match value {
-            Value::Load(_, form) | Value::Index(form) | Value::InBounds(BoundsCheck { form, .. }) => {
-                *form = form.substitute(f)
+            Value::Load(_, index) | Value::Index(index) | Value::InBounds(BoundsCheck { index, .. }) => {
+                *index = index.substitute(f)
             }
             Value::Const(_) | Value::ScalarInput(_) | Value::Alu(..) | Value::Cast(_) | Value::Bitcast(_) => {}
             Value::Reduce(..) | Value::Scan(..) => {}

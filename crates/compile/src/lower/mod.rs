@@ -137,14 +137,14 @@ impl Variants {
 /// Returns the sizes at which lowering decisions change, with descriptions. Tests use sizes on both sides of each.
 pub fn thresholds(style: Style) -> Vec<(&'static str, usize)> {
     let all = [
-        ("iterations of a loop that is unrolled", row_kernel::FEW_ITERATIONS),
+        ("iterations of a loop that is unrolled", row_kernel::MAX_UNROLLED_ITERATIONS),
         ("rows that are merged to fill a CPU's blocks", thread_mapping::SHORTEST_ROW),
         ("elements of a row that a group shares", thread_mapping::SHORT_ROW),
         ("elements of a strided row that a group shares", thread_mapping::LONG_ROW),
         ("elements of a row that a group processes at once", thread_mapping::MAX_GPU_GROUP_SIZE as u64),
         ("rows that keep a device busy", thread_mapping::BUSY_ROWS),
         ("elements from which a work-item computes several", thread_mapping::INTERLEAVED),
-        ("rows and columns of a tile", tiled_matmul::SMALLEST),
+        ("rows and columns of a tile", tiled_matmul::MIN_EXTENT),
     ];
     let block = match style {
         Style::Cpu { block } => vec![("work-items of a CPU's block", block as u64)],

@@ -1,7 +1,8 @@
-//! Row kernels, the lowering of most nests.
+//! Row kernels: the lowering of nests that are neither tiled matrix products nor transposes.
 //!
-//! The kernel's body computes one row. Loops follow one another in the order of their phases. Loop-invariant values are
-//! computed before a loop, and its reductions are available to the row after it.
+//! The kernel's body computes one row of the nest, by one work-item or by a work-group whose work-items (lanes) share the
+//! iterations of its loops ([`ThreadMapping`]). Loops follow one another in the order of their phases ([`ComputeLevels`]).
+//! Loop-invariant values are computed before a loop, and its reductions are available to the row after it.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +28,7 @@ pub struct EmittedKernel {
     pub arguments: Vec<Argument>,
 }
 
-/// Emits the kernel of a nest.
+/// Emits the kernel of a nest, with the work-items assigned by `mapping`.
 ///
 /// # Errors
 ///
@@ -35,7 +36,7 @@ pub struct EmittedKernel {
 pub fn emit(graph: &Graph, nest: &LoopNest, levels: &ComputeLevels, mapping: &ThreadMapping) -> Result<EmittedKernel> {
     let (mut emitter, arguments) = ScalarEmitter::new(graph, nest, levels);
     emitter.lanes = mapping.lanes;
-    let mut rows = RowEmitter { e: emitter, nest, mapping, open: 0, kept: BTreeMap::new() };
+    let mut rows = RowEmitter { e: emitter, nest, mapping, open: 0, unrolled: BTreeMap::new() };
     let grid = rows.begin();
     let last = levels.phase.iter().copied().max().unwrap_or(0);
     (0..=last).for_each(|phase| rows.phase(phase));
@@ -43,24 +44,27 @@ pub fn emit(graph: &Graph, nest: &LoopNest, levels: &ComputeLevels, mapping: &Th
     Ok(EmittedKernel { kernel: rows.e.b.finish()?, grid, arguments })
 }
 
+/// State of the emission of a row kernel.
 pub(super) struct RowEmitter<'a> {
+    /// Emits the values; `e.b` is the builder of the kernel.
     pub e: ScalarEmitter<'a>,
     pub nest: &'a LoopNest,
     pub mapping: &'a ThreadMapping,
-    /// Number of open blocks that enclose the entire body.
+    /// Number of blocks that enclose the entire body and are closed at its end.
     pub open: usize,
-    /// For unrolled loops, the values of each iteration, reused by the same loop in later phases.
-    kept: BTreeMap<usize, Vec<Vec<Option<ExprId>>>>,
+    /// For unrolled loops, by their index: the expressions of the values of each iteration, reused by the same loop in later
+    /// phases.
+    unrolled: BTreeMap<usize, Vec<Vec<Option<ExprId>>>>,
 }
 
 /// Maximum iterations of a loop that is unrolled if several phases run it: values then stay in registers between the
 /// phases.
-pub(super) const FEW_ITERATIONS: u64 = 8;
-/// Maximum number of values kept this way.
-const MOST_KEPT: u64 = 512;
+pub(super) const MAX_UNROLLED_ITERATIONS: u64 = 8;
+/// Maximum number of values of all iterations of such a loop, which registers must hold.
+const MAX_UNROLLED_VALUES: u64 = 512;
 
 impl<'a> RowEmitter<'a> {
-    /// Assigns the outer variables, and returns the grid.
+    /// Emits the values of the outer variables from the work-item's position, and returns the grid.
     fn begin(&mut self) -> [u64; 3] {
         let on = |kind: AxisBinding| -> Vec<LoopVar> {
             self.mapping.outer.iter().filter(|(_, other)| *other == kind).map(|(var, _)| *var).collect()
@@ -94,17 +98,18 @@ impl<'a> RowEmitter<'a> {
     fn phase(&mut self, phase: usize) {
         let mut sums = Vec::new();
         for number in 0..self.nest.loops.len() {
-            let place = ComputeLevel::Iteration(number);
+            let level = ComputeLevel::Iteration(number);
             let reduced: Vec<ValueId> = (0..self.nest.values.len())
                 .filter(|id| matches!(self.nest.values[*id].0, Value::Reduce(_, _, along) if along == number))
                 .filter(|id| self.e.levels.phase[*id] == phase + 1)
                 .collect();
-            let stores: Vec<&Store> = self.stores(phase, place);
+            let stores: Vec<&Store> = self.stores(phase, level);
             if !reduced.is_empty() || !stores.is_empty() {
                 sums.extend(self.inner_loop(number, &reduced, &stores));
             }
         }
-        // The sums are not used before the next phase. Combined together, they need only one synchronization.
+        // Accumulators are combined across lanes only after all loops of the phase, so that the collectives are adjacent and
+        // need only one synchronization. No result is used before the next phase.
         for (id, op, sum) in sums {
             let sum = self.e.b.get(sum);
             self.e.row[id] = Some(match self.mapping.lanes {
@@ -119,7 +124,7 @@ impl<'a> RowEmitter<'a> {
         if let Some((var, AxisBinding::Sequential)) = self.mapping.outer.first() {
             return self.interleave(*var, &stores);
         }
-        // Later phases can use these values too, so they are computed where all work-items see them.
+        // Later phases can use these values too, so they are computed outside the branch of the first work-item.
         for store in &stores {
             self.e.value(store.value);
             store.condition.iter().for_each(|condition| _ = self.e.value(*condition));
@@ -135,7 +140,8 @@ impl<'a> RowEmitter<'a> {
         }
     }
 
-    /// Computes the values for each value of an outer variable before it stores any, so that their loads are in flight together.
+    /// Emits several rows, one for each value of a sequential outer variable: first the values of all rows, then all stores, so
+    /// that the loads of all rows are in flight together.
     fn interleave(&mut self, var: LoopVar, stores: &[&Store]) {
         let rounds: Vec<(ExprId, Vec<Option<ExprId>>)> = (0..var.extent)
             .map(|round| {
@@ -156,12 +162,13 @@ impl<'a> RowEmitter<'a> {
         }
     }
 
-    fn stores(&self, phase: usize, place: ComputeLevel) -> Vec<&'a Store> {
+    /// Returns the stores of a phase and level.
+    fn stores(&self, phase: usize, level: ComputeLevel) -> Vec<&'a Store> {
         let (nest, levels) = (self.nest, self.e.levels);
-        nest.stores.iter().filter(|store| levels.of_store(nest, store) == (place, phase)).collect()
+        nest.stores.iter().filter(|store| levels.of_store(nest, store) == (level, phase)).collect()
     }
 
-    /// Emits a loop, and returns each work-item's accumulators.
+    /// Emits a loop that computes reductions and stores. Returns each work-item's accumulators of the reductions.
     fn inner_loop(
         &mut self,
         number: usize,
@@ -170,10 +177,10 @@ impl<'a> RowEmitter<'a> {
     ) -> Vec<(ValueId, ReduceOp, LocalId)> {
         let inputs = reduced.iter().map(|id| self.nest.values[*id].0.operands()[0]);
         let roots: Vec<ValueId> =
-            inputs.chain(stores.iter().flat_map(|store| compute_at::store_needs(self.nest, store))).collect();
+            inputs.chain(stores.iter().flat_map(|store| compute_at::store_dependencies(self.nest, store))).collect();
         self.e.before_loop(&roots);
-        let sums: Vec<(ReduceOp, LocalId)> = reduced.iter().map(|id| self.e.start_running(*id, "sum")).collect();
-        self.walk(number, &mut |e| {
+        let sums: Vec<(ReduceOp, LocalId)> = reduced.iter().map(|id| self.e.declare_accumulator(*id, "sum")).collect();
+        self.iterations(number, &mut |e| {
             for ((op, sum), id) in sums.iter().zip(reduced) {
                 let next = e.value(e.nest.values[*id].0.operands()[0]);
                 e.accumulate(*sum, *op, next);
@@ -181,17 +188,17 @@ impl<'a> RowEmitter<'a> {
             stores.iter().for_each(|store| e.store(store));
         });
         self.e.iteration.fill(None);
-        self.e.running.clear();
+        self.e.scans.clear();
         sums.into_iter().zip(reduced).map(|((op, sum), id)| (*id, op, sum)).collect()
     }
 
-    /// Emits all iterations of a loop.
-    fn walk(&mut self, number: usize, iteration: &mut dyn FnMut(&mut ScalarEmitter<'a>)) {
-        let Some(iterations) = self.few_iterations(number) else { return self.walk_from(number, 0, iteration) };
+    /// Emits all iterations of a loop, unrolled or as loops over its variables. `iteration` emits the body.
+    fn iterations(&mut self, number: usize, iteration: &mut dyn FnMut(&mut ScalarEmitter<'a>)) {
+        let Some(iterations) = self.unrolled_iterations(number) else { return self.loop_vars(number, 0, iteration) };
         let (var, kind) = self.mapping.loops[number][0];
         let nothing = vec![None; self.nest.values.len()];
-        let mut kept = self.kept.remove(&number).unwrap_or_else(|| vec![nothing.clone(); iterations as usize]);
-        for (round, kept) in kept.iter_mut().enumerate() {
+        let mut unrolled = self.unrolled.remove(&number).unwrap_or_else(|| vec![nothing.clone(); iterations as usize]);
+        for (round, values) in unrolled.iter_mut().enumerate() {
             let first = self.e.b.index(round as u64 * self.mapping.lanes.map_or(1, u64::from));
             let at = match kind {
                 AxisBinding::Lane => {
@@ -201,21 +208,21 @@ impl<'a> RowEmitter<'a> {
                 AxisBinding::Sequential | AxisBinding::Group | AxisBinding::Grid(_) => first,
             };
             self.e.vars.insert(var.id, at);
-            std::mem::swap(&mut self.e.iteration, kept);
+            std::mem::swap(&mut self.e.iteration, values);
             iteration(&mut self.e);
-            std::mem::swap(&mut self.e.iteration, kept);
+            std::mem::swap(&mut self.e.iteration, values);
         }
-        self.kept.insert(number, kept);
+        self.unrolled.insert(number, unrolled);
     }
 
-    /// Returns the number of iterations if the loop is to be unrolled.
-    fn few_iterations(&self, number: usize) -> Option<u64> {
+    /// Returns the number of iterations of each work-item if the loop is to be unrolled: if it is short and runs more than once.
+    fn unrolled_iterations(&self, number: usize) -> Option<u64> {
         let [(var, kind)] = self.mapping.loops[number][..] else { return None };
         let step = if kind == AxisBinding::Lane { self.mapping.lanes.map_or(1, u64::from) } else { 1 };
         let iterations = var.extent / step;
-        let combines = |value: &Value| matches!(value, Value::Reduce(_, _, along) if *along == number);
+        let reduces = |value: &Value| matches!(value, Value::Reduce(_, _, along) if *along == number);
         let values = &self.nest.values;
-        let passes = values.iter().filter(|(value, _)| combines(value)).count()
+        let passes = values.iter().filter(|(value, _)| reduces(value)).count()
             + self
                 .nest
                 .stores
@@ -223,14 +230,14 @@ impl<'a> RowEmitter<'a> {
                 .filter(|store| self.e.levels.of_store(self.nest, store).0 == ComputeLevel::Iteration(number))
                 .count();
         let scans = values.iter().any(|(value, _)| matches!(value, Value::Scan(..)));
-        let fits = iterations <= FEW_ITERATIONS
+        let fits = iterations <= MAX_UNROLLED_ITERATIONS
             && var.extent.is_multiple_of(step)
-            && iterations * values.len() as u64 <= MOST_KEPT;
+            && iterations * values.len() as u64 <= MAX_UNROLLED_VALUES;
         (fits && passes > 1 && !scans).then_some(iterations)
     }
 
-    /// Emits the loops over the variables from index `from` on, with the iteration's body inside.
-    fn walk_from(&mut self, number: usize, from: usize, iteration: &mut dyn FnMut(&mut ScalarEmitter<'a>)) {
+    /// Emits the loops over a loop's variables from index `from` on, with the iteration's body inside.
+    fn loop_vars(&mut self, number: usize, from: usize, iteration: &mut dyn FnMut(&mut ScalarEmitter<'a>)) {
         let vars = &self.mapping.loops[number][from..];
         match vars.first() {
             None => self.iteration(iteration),
@@ -238,7 +245,7 @@ impl<'a> RowEmitter<'a> {
                 let (start, end, step) = (self.e.b.index(0), self.e.b.index(var.extent), self.e.b.index(1));
                 let counter = self.e.b.begin_for("t", start, end, step);
                 self.e.vars.insert(var.id, counter);
-                self.walk_from(number, from + 1, iteration);
+                self.loop_vars(number, from + 1, iteration);
                 self.e.b.end();
             }
             Some(_) => {
@@ -253,7 +260,7 @@ impl<'a> RowEmitter<'a> {
         iteration(&mut self.e);
     }
 
-    /// Distributes the iterations over a group's work-items: full rounds of all, then a partial round.
+    /// Distributes the iterations over a group's work-items: rounds in which all take part, then a round of some.
     fn across_lanes(&mut self, vars: &[LoopVar], iteration: &mut dyn FnMut(&mut ScalarEmitter<'a>)) {
         let lanes = self.mapping.lanes.expect("a lane binding implies a group") as u64;
         let count: u64 = vars.iter().map(|var| var.extent).product();

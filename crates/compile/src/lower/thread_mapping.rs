@@ -121,11 +121,12 @@ fn is_bias(nest: &LoopNest) -> bool {
 /// Returns true if an array can be larger than a binding of the device. The runtime then launches the grid in parts whose work-items access
 /// a part of the array.
 fn exceeds_binding(nest: &LoopNest, target: &Target) -> bool {
-    let exceeds = |form: &AffineExpr, dtype: DType| {
-        let end = form.guaranteed_range().map_or(i64::MAX, |(_, high)| high.saturating_add(1));
+    let exceeds = |index: &AffineExpr, dtype: DType| {
+        let end = index.guaranteed_range().map_or(i64::MAX, |(_, high)| high.saturating_add(1));
         (end as u64).saturating_mul(dtype.bytes() as u64) > target.max_binding_bytes
     };
-    let loads = nest.values.iter().any(|(value, dtype)| matches!(value, Value::Load(_, form) if exceeds(form, *dtype)));
+    let loads =
+        nest.values.iter().any(|(value, dtype)| matches!(value, Value::Load(_, index) if exceeds(index, *dtype)));
     loads || nest.stores.iter().any(|store| exceeds(&store.at, nest.values[store.value].1))
 }
 
@@ -153,19 +154,19 @@ impl ThreadMapping {
 
 /// Returns true if iterating along the loops accesses neighboring elements more often than iterating across rows.
 fn loops_are_contiguous(nest: &LoopNest, levels: &ComputeLevels) -> bool {
-    let steps_by_one = |form: &AffineExpr, var: Option<&LoopVar>| {
-        var.is_some_and(|var| matches!(form.coefficient(*var), Some(1 | -1)))
+    let steps_by_one = |index: &AffineExpr, var: Option<&LoopVar>| {
+        var.is_some_and(|var| matches!(index.coefficient(*var), Some(1 | -1)))
     };
     let mut score = 0;
-    let mut vote = |form: &AffineExpr, place: ComputeLevel| {
-        if let ComputeLevel::Iteration(number) = place {
-            score += i32::from(steps_by_one(form, nest.loops[number].last()));
-            score -= i32::from(steps_by_one(form, nest.outer.last()));
+    let mut vote = |index: &AffineExpr, level: ComputeLevel| {
+        if let ComputeLevel::Iteration(number) = level {
+            score += i32::from(steps_by_one(index, nest.loops[number].last()));
+            score -= i32::from(steps_by_one(index, nest.outer.last()));
         }
     };
     for (id, (value, _)) in nest.values.iter().enumerate() {
-        if let Value::Load(_, form) = value {
-            vote(form, levels.place[id]);
+        if let Value::Load(_, index) = value {
+            vote(index, levels.level[id]);
         }
     }
     nest.stores.iter().for_each(|store| vote(&store.at, levels.of_store(nest, store).0));
@@ -234,12 +235,12 @@ fn by_item(nest: &LoopNest, target: &Target) -> ThreadMapping {
 fn transpose_tile(nest: &LoopNest, target: &Target) -> Option<(usize, TransposeTile)> {
     let (last, others) = nest.outer.split_last().filter(|_| nest.loops.is_empty())?;
     let loads = nest.values.iter().enumerate().filter_map(|(id, (value, dtype))| match value {
-        Value::Load(_, form) if nest.speculatable[id] && form.uses(*last) => Some((id, form, dtype.bytes() as u32)),
+        Value::Load(_, index) if nest.speculatable[id] && index.uses(*last) => Some((id, index, dtype.bytes() as u32)),
         _ => None,
     });
-    let steps_by_one = |form: &AffineExpr, var: LoopVar| form.coefficient(var) == Some(1);
-    let moved: Vec<(ValueId, &AffineExpr, u32)> = loads.filter(|(_, form, _)| !steps_by_one(form, *last)).collect();
-    let along = |at: usize| moved.iter().filter(move |(_, form, _)| steps_by_one(form, others[at]));
+    let steps_by_one = |index: &AffineExpr, var: LoopVar| index.coefficient(var) == Some(1);
+    let moved: Vec<(ValueId, &AffineExpr, u32)> = loads.filter(|(_, index, _)| !steps_by_one(index, *last)).collect();
+    let along = |at: usize| moved.iter().filter(move |(_, index, _)| steps_by_one(index, others[at]));
     let best = (0..others.len()).max_by_key(|at| along(*at).count())?;
     let side = if target.max_group_items >= 1024 && target.max_group[0] >= 32 { 32 } else { 16 };
     let mut room = target.shared_bytes;

@@ -2,8 +2,8 @@
 //!
 //! A nest is a product if its only reduction is the sum along one loop of `a × b`, where `a` does not depend on some
 //! outer variables (the *columns*) and `b` not on others (the *rows*). Every group computes a tile of rows × columns.
-//! It loads or computes a slab of both operands at a time into shared memory, and every work-item accumulates a small
-//! block of the tile in registers. Values computed from the sums, such as bias and activation, are computed and stored
+//! It loads or computes both operands into shared memory, `k_tile` steps of the inner dimension at a time, and every work-item
+//! accumulates a small block of the tile in registers. Values computed from the sums, such as bias and activation, are computed and stored
 //! in the same kernel.
 //!
 //! Rows, columns and the inner dimension can each combine several variables. So a convolution is a product too, and so
@@ -42,12 +42,12 @@ pub struct MatmulTiling {
     inner: Axis,
     /// The other outer variables: one product for each combination.
     batch: Axis,
-    /// Work-items of a group along columns and along rows; for fragments, sets of 32 work-items.
+    /// Work-items of a group along columns and along rows; for fragments, warps of 32 work-items.
     items: [u64; 2],
     /// Columns and rows of a work-item's block; for fragments, the number of fragments.
     block: [u64; 2],
     /// Steps along the inner dimension held in shared memory at a time.
-    slab: u64,
+    k_tile: u64,
     dtype: DType,
     /// True if multiply-adds are fused, with a single rounding.
     fused: bool,
@@ -66,13 +66,13 @@ impl Axis {
     }
 }
 
-/// Padding between rows of a slab in elements, so that work-items that write a column use different banks.
+/// Padding between rows of a tile in shared memory, in elements, so that work-items that write a column use different banks.
 const SMEM_PADDING: u64 = 4;
 
 /// Length of the runs of consecutive rows or columns that a work-item owns; blocks consist of whole runs.
 const ELEMS_PER_ITEM: u64 = 4;
 
-/// Bytes of a slab that a work-item loads at once: at most one run, and rows of slabs consist of whole vectors.
+/// Bytes of a tile in shared memory that a work-item loads at once: at most one run, and its rows consist of whole vectors.
 const VECTOR_BYTES: u64 = 16;
 
 /// Work-items of a group, block of each work-item, and the minimum number of groups for which the tile is chosen
@@ -93,7 +93,7 @@ const TILES: [Shape; 6] = [
 const BLOCK_BYTES: u64 = 256;
 
 /// Minimum rows, columns and inner steps; fewer would leave most of a tile empty.
-pub(super) const SMALLEST: u64 = 16;
+pub(super) const MIN_EXTENT: u64 = 16;
 
 /// Returns tilings of a nest that is a sufficiently large product, the best estimate first. The order of summation is
 /// the same in all.
@@ -127,12 +127,12 @@ fn product(nest: &LoopNest, levels: &ComputeLevels, fused: bool) -> Option<Matmu
     let shared = |var: &&LoopVar| !row.0.contains(var) && !column.0.contains(var);
     let batch = Axis(nest.outer.iter().filter(shared).copied().collect());
     let inner = Axis(inner.clone());
-    let large = row.extent() >= SMALLEST && column.extent() >= SMALLEST && inner.extent() >= SMALLEST;
+    let large = row.extent() >= MIN_EXTENT && column.extent() >= MIN_EXTENT && inner.extent() >= MIN_EXTENT;
     if !stores || !large || !matches!(dtype, DType::F32 | DType::F64) {
         return None;
     }
     let (items, block) = ([16, 16], [4, 4]);
-    Some(MatmulTiling { sum, a, b, row, column, inner, batch, items, block, slab: 16, dtype, fused, fragments: None })
+    Some(MatmulTiling { sum, a, b, row, column, inner, batch, items, block, k_tile: 16, dtype, fused, fragments: None })
 }
 
 /// Returns the outer variables on which a value depends, in the nest's order.
@@ -143,10 +143,10 @@ fn outer_vars(nest: &LoopNest, id: ValueId) -> Vec<LoopVar> {
         if std::mem::replace(&mut seen[next], true) {
             continue;
         }
-        if let Some(form) = nest.values[next].0.form() {
-            nest.outer.iter().zip(&mut used).for_each(|(var, used)| *used |= form.uses(*var));
+        if let Some(index) = nest.values[next].0.index_expr() {
+            nest.outer.iter().zip(&mut used).for_each(|(var, used)| *used |= index.uses(*var));
         }
-        open.extend(compute_at::needs(nest, next));
+        open.extend(compute_at::dependencies(nest, next));
     }
     nest.outer.iter().zip(used).filter(|(_, used)| *used).map(|(var, _)| *var).collect()
 }
@@ -161,13 +161,13 @@ impl MatmulTiling {
             let [columns, rows] = sized.tile();
             let tiles = self.column.extent().div_ceil(columns) * self.row.extent().div_ceil(rows);
             let groups = self.batch.extent() * tiles;
-            let slabs = (sized.slab_elements(columns) + sized.slab_elements(rows)) * self.dtype.bytes() as u64;
+            let bytes = (sized.shared_tile_elems(columns) + sized.shared_tile_elems(rows)) * self.dtype.bytes() as u64;
             let items = sized.group();
             let block_bytes = block[0] * block[1] * self.dtype.bytes() as u64;
             let fits = (self.fragments.is_some() || block_bytes <= BLOCK_BYTES)
                 && items[0] * items[1] <= target.max_group_items
                 && items.iter().zip(target.max_group).all(|(items, most)| *items <= most)
-                && slabs <= target.shared_bytes as u64;
+                && bytes <= target.shared_bytes as u64;
             if fits {
                 best = best.or(least.is_some_and(|least| groups >= least).then_some(fit.len()));
                 fit.push(sized);
@@ -192,13 +192,13 @@ impl MatmulTiling {
         if self.fragments.is_some() { [columns * rows * Mma::LANES, 1] } else { [columns, rows] }
     }
 
-    /// Returns elements of shared memory for a slab with `count` rows or columns. For fragments an element is a word of
+    /// Returns elements of shared memory for an operand tile with `count` rows or columns. For fragments an element is a word of
     /// two 16-bit floats.
-    fn slab_elements(&self, count: u64) -> u64 {
+    fn shared_tile_elems(&self, count: u64) -> u64 {
         if self.fragments.is_some() {
-            count * (self.slab / 2 + SMEM_PADDING)
+            count * (self.k_tile / 2 + SMEM_PADDING)
         } else {
-            self.slab * (count + SMEM_PADDING)
+            self.k_tile * (count + SMEM_PADDING)
         }
     }
 }
@@ -232,7 +232,8 @@ struct Operand<'a> {
     first: ExprId,
     /// Rows or columns of the tile.
     count: u64,
-    slab: MemId,
+    /// The tile in shared memory.
+    shared_tile: MemId,
 }
 
 impl<'a> Tiles<'a> {
@@ -251,20 +252,20 @@ impl<'a> Tiles<'a> {
         let (column, row) = (first(self, 0, columns), first(self, 1, rows));
         let held = t.fragments.map_or(t.dtype, |_| DType::U32);
         let shared =
-            |tiles: &mut Self, name: &str, count: u64| tiles.e.b.shared(name, held, t.slab_elements(count) as u32);
-        let (slab_a, slab_b) = (shared(self, "a", rows), shared(self, "b", columns));
-        let a = Operand { value: t.a, axis: &t.row, first: row, count: rows, slab: slab_a };
-        let b = Operand { value: t.b, axis: &t.column, first: column, count: columns, slab: slab_b };
+            |tiles: &mut Self, name: &str, count: u64| tiles.e.b.shared(name, held, t.shared_tile_elems(count) as u32);
+        let (shared_a, shared_b) = (shared(self, "a", rows), shared(self, "b", columns));
+        let a = Operand { value: t.a, axis: &t.row, first: row, count: rows, shared_tile: shared_a };
+        let b = Operand { value: t.b, axis: &t.column, first: column, count: columns, shared_tile: shared_b };
         let mut zero = self.e.b.constant(Scalar { dtype: t.dtype, bits: 0 });
         if t.fragments.is_some() {
             self.own = Some(self.own());
             zero = self.e.b.splat(zero, Mma::ELEMENTS);
         }
         let sums: Vec<LocalId> = (0..t.block[0] * t.block[1]).map(|_| self.e.b.declare("sum", zero, true)).collect();
-        let (start, end, step) = (self.e.b.index(0), self.e.b.index(t.inner.extent()), self.e.b.index(t.slab));
-        let slab = self.e.b.begin_for("slab", start, end, step);
-        self.load_tile(a, slab);
-        self.load_tile(b, slab);
+        let (start, end, step) = (self.e.b.index(0), self.e.b.index(t.inner.extent()), self.e.b.index(t.k_tile));
+        let k = self.e.b.begin_for("slab", start, end, step);
+        self.load_tile(a, k);
+        self.load_tile(b, k);
         self.e.b.barrier();
         match (t.fragments, self.own) {
             (Some(dtype), Some(own)) => self.multiply_fragments(dtype, own, a, b, &sums),
@@ -287,12 +288,12 @@ impl<'a> Tiles<'a> {
         self.e.b.alu(Alu::Add, &[value, by])
     }
 
-    /// Loads a slab of an operand into shared memory as `slab[step][position]`, or for fragments as
-    /// `slab[position][word]`.
-    fn load_tile(&mut self, operand: Operand<'a>, slab: ExprId) {
+    /// Loads a tile of an operand, from index `k` of the inner dimension on, into shared memory as `tile[step][position]`, or for fragments as
+    /// `tile[position][word]`.
+    fn load_tile(&mut self, operand: Operand<'a>, k: ExprId) {
         let t = self.t;
         let [x, y] = t.group().map(u64::from);
-        let (items, steps) = (x * y, if t.fragments.is_some() { t.slab / 2 } else { t.slab });
+        let (items, steps) = (x * y, if t.fragments.is_some() { t.k_tile / 2 } else { t.k_tile });
         let (column, row) = (self.e.b.builtin(Builtin::LocalId(0)), self.e.b.builtin(Builtin::LocalId(1)));
         let before = self.times(row, x);
         let item = if y > 1 { self.e.b.alu(Alu::Add, &[before, column]) } else { column };
@@ -310,7 +311,7 @@ impl<'a> Tiles<'a> {
             let (step, position) = if along_inner { (quick, slow) } else { (slow, quick) };
             let (step, position) = (self.e.b.bind("step", step), self.e.b.bind("at", position));
             let first = if t.fragments.is_some() { self.times(step, 2) } else { step };
-            let inner = self.e.b.alu(Alu::Add, &[slab, first]);
+            let inner = self.e.b.alu(Alu::Add, &[k, first]);
             let outer = self.e.b.alu(Alu::Add, &[operand.first, position]);
             let (value, row, within) = if t.fragments.is_some() {
                 (self.word(operand, inner, outer), self.times(position, steps + SMEM_PADDING), step)
@@ -318,7 +319,7 @@ impl<'a> Tiles<'a> {
                 (self.checked(operand, inner, outer), self.times(step, operand.count + SMEM_PADDING), position)
             };
             let to = self.e.b.alu(Alu::Add, &[row, within]);
-            self.e.b.store(operand.slab, to, value, Guard::Proven);
+            self.e.b.store(operand.shared_tile, to, value, Guard::Proven);
         }
     }
 
@@ -328,11 +329,11 @@ impl<'a> Tiles<'a> {
         self.e.clear();
         self.e.delinearize(inner, &t.inner.0);
         self.e.delinearize(outer, &operand.axis.0);
-        let open_inner = !t.inner.extent().is_multiple_of(t.slab);
+        let open_inner = !t.inner.extent().is_multiple_of(t.k_tile);
         let open_outer = !operand.axis.extent().is_multiple_of(operand.count);
-        self.e.beyond = open_inner || open_outer;
+        self.e.vars_can_exceed = open_inner || open_outer;
         let mut value = self.e.value(operand.value);
-        self.e.beyond = false;
+        self.e.vars_can_exceed = false;
         if t.fragments.is_some() {
             value = self.e.b.bitcast(DType::U16, value);
         }
@@ -353,8 +354,8 @@ impl<'a> Tiles<'a> {
         let (nest, fastest) = (self.e.nest, self.t.inner.0.last());
         let (mut open, mut score) = (vec![operand], 0);
         while let Some(next) = open.pop() {
-            if let Value::Load(_, form) = &nest.values[next].0 {
-                let by_one = fastest.is_some_and(|var| form.coefficient(*var) == Some(1));
+            if let Value::Load(_, index) = &nest.values[next].0 {
+                let by_one = fastest.is_some_and(|var| index.coefficient(*var) == Some(1));
                 score += if by_one { 1 } else { -1 };
             }
             open.extend(nest.values[next].0.operands());
@@ -362,10 +363,10 @@ impl<'a> Tiles<'a> {
         score > 0
     }
 
-    /// Adds the products of a slab to a work-item's sums.
+    /// Adds the products of the tiles in shared memory to a work-item's sums.
     fn multiply(&mut self, a: Operand<'a>, b: Operand<'a>, sums: &[LocalId]) {
         let t = self.t;
-        let (start, end, step) = (self.e.b.index(0), self.e.b.index(t.slab), self.e.b.index(1));
+        let (start, end, step) = (self.e.b.index(0), self.e.b.index(t.k_tile), self.e.b.index(1));
         let inner = self.e.b.begin_for("step", start, end, step);
         let left = self.registers(a, 1, inner);
         let right = self.registers(b, 0, inner);
@@ -384,7 +385,7 @@ impl<'a> Tiles<'a> {
         self.e.b.end();
     }
 
-    /// Loads the elements of a slab's row that a work-item's block needs.
+    /// Loads the elements of a row of a tile in shared memory that a work-item's block needs.
     fn registers(&mut self, operand: Operand<'a>, axis: u8, inner: ExprId) -> Vec<ExprId> {
         let row = self.times(inner, operand.count + SMEM_PADDING);
         let lanes = VECTOR_BYTES / self.t.dtype.bytes() as u64;
@@ -392,7 +393,7 @@ impl<'a> Tiles<'a> {
         for first in (0..self.t.block[axis as usize]).step_by(lanes as usize) {
             let within = self.place(axis, first);
             let at = self.e.b.alu(Alu::Add, &[row, within]);
-            let vector = self.e.b.load_vector(operand.slab, at, lanes as u8, Guard::Proven);
+            let vector = self.e.b.load_vector(operand.shared_tile, at, lanes as u8, Guard::Proven);
             let vector = self.e.b.bind("r", vector);
             registers.extend((0..lanes as u8).map(|lane| self.e.b.extract(vector, lane)));
         }

@@ -1,22 +1,22 @@
-//! Alignment analysis: powers of two that divide integer expressions in every evaluation.
+//! Alignment analysis: the largest power of two known to divide each integer expression (LLVM's known trailing zeros).
 //!
-//! Wrapping sums, differences and products preserve divisibility by powers of two, so no intervals are needed. The
-//! alignment of a local is the minimum over all values assigned to it, computed as a fixed point from the most
+//! Renderers use it to emit vector accesses. Wrapping sums, differences and products preserve divisibility by powers of two,
+//! so no intervals are needed. The alignment of a local is the minimum over all values assigned to it, computed as a fixed point from the most
 //! optimistic assumption.
 
 use panoply_ir::kernel::{Expr, ExprId, Kernel, Op};
 use panoply_ir::{Alu, Type};
 
-/// Largest exponent distinguished: no user needs more than 16 elements.
-const MOST: u32 = 4;
+/// Largest exponent distinguished: no access needs an alignment of more than 16 elements.
+const MAX_EXPONENT: u32 = 4;
 
-/// Exponents by expression.
+/// For each expression, the exponent of a power of two that divides it, at most [`MAX_EXPONENT`].
 pub(crate) struct KnownAlignment(Vec<u32>);
 
 impl KnownAlignment {
     /// Analyzes a kernel's expressions.
     pub fn of(kernel: &Kernel) -> KnownAlignment {
-        let mut locals = vec![MOST; kernel.locals.len()];
+        let mut locals = vec![MAX_EXPONENT; kernel.locals.len()];
         loop {
             let exprs = exponents(kernel, &locals);
             let mut after = locals.clone();
@@ -36,8 +36,8 @@ impl KnownAlignment {
         }
     }
 
-    /// Returns true if an expression is always a multiple of a power of two.
-    pub fn is(&self, id: ExprId, power: u32) -> bool {
+    /// Returns true if an expression is known to be a multiple of `power`, a power of two up to 16.
+    pub fn is_multiple_of(&self, id: ExprId, power: u32) -> bool {
         self.0[id.index()] >= power.ilog2()
     }
 }
@@ -49,18 +49,18 @@ fn exponents(kernel: &Kernel, locals: &[u32]) -> Vec<u32> {
     for at in 0..exprs.len() {
         let id = ExprId(at as u32);
         let of = |id: ExprId| known[id.index()];
-        let number = |value: i128| value.trailing_zeros().min(MOST);
+        let constant = |value: i128| value.trailing_zeros().min(MAX_EXPONENT);
         let exponent = match exprs.get(id) {
             _ if !is_integer(exprs.ty(id)) => 0,
-            Expr::Index(value) => number(value.into()),
-            Expr::Const(value) => number(value.to_i128()),
+            Expr::Index(value) => constant(value.into()),
+            Expr::Const(value) => constant(value.to_i128()),
             Expr::Local(local) => locals[local.index()],
             Expr::Cast(_, x) if is_integer(exprs.ty(x)) => of(x),
             Expr::Alu(op, args) => match op {
                 Alu::Add | Alu::Sub | Alu::Or | Alu::Xor | Alu::Min | Alu::Max | Alu::Rem => {
                     of(args[0]).min(of(args[1]))
                 }
-                Alu::Mul => (of(args[0]) + of(args[1])).min(MOST),
+                Alu::Mul => (of(args[0]) + of(args[1])).min(MAX_EXPONENT),
                 Alu::And => of(args[0]).max(of(args[1])),
                 Alu::Shl => of(args[0]),
                 Alu::Select => of(args[1]).min(of(args[2])),
@@ -92,7 +92,7 @@ mod tests {
         let mut found = None;
         kernel.walk(&mut |stmt| {
             if let Op::Store { index, .. } = stmt.op {
-                found = Some(KnownAlignment::of(&kernel).is(index, 4));
+                found = Some(KnownAlignment::of(&kernel).is_multiple_of(index, 4));
             }
         });
         found.expect("the kernel has a store")

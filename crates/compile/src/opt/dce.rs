@@ -22,7 +22,7 @@ pub(super) fn run(mut kernel: Kernel, context: &mut Context<'_>) -> Kernel {
     loop {
         let body = std::mem::take(&mut kernel.body);
         let mut sweeper =
-            DeadCodeSweeper { reads: Reads::of(&kernel, &body), kernel, fuel: &mut context.fuel, changed: false };
+            DeadCodeSweeper { live: Liveness::of(&kernel, &body), kernel, fuel: &mut context.fuel, changed: false };
         let body = sweeper.block(body, Tail::Body);
         let changed = sweeper.changed;
         kernel = Kernel { body, ..sweeper.kernel };
@@ -32,8 +32,8 @@ pub(super) fn run(mut kernel: Kernel, context: &mut Context<'_>) -> Kernel {
     }
 }
 
-/// Locals and memories with live reads. A value read only to compute unused values does not count.
-struct Reads {
+/// Locals and memories that live expressions read. An expression is live if a side effect or the control flow depends on it.
+struct Liveness {
     locals: Vec<bool>,
     mems: Vec<bool>,
     /// Locals that any statement reads or assigns, even if only to compute unused values. Until these statements are
@@ -41,60 +41,62 @@ struct Reads {
     named: Vec<bool>,
 }
 
-/// Destination for which an expression without side effects is computed.
+/// Local or array to which a statement without other effects writes; its operands are live only if the destination is.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-enum Purpose {
+enum Destination {
     Local(LocalId),
     Mem(MemId),
 }
 
-impl Reads {
-    fn of(kernel: &Kernel, body: &Block) -> Reads {
+impl Liveness {
+    fn of(kernel: &Kernel, body: &Block) -> Liveness {
         let no_locals = vec![false; kernel.locals.len()];
         let is_buffer = |space: Space| matches!(space, Space::Buffer(_));
-        let mut reads = Reads {
+        let mut live = Liveness {
             locals: no_locals.clone(),
             mems: kernel.mems.iter().map(|mem| is_buffer(mem.space)).collect(),
             named: no_locals,
         };
         let mut everything = Vec::new();
         let mut pending = Vec::new();
-        let mut waiting: HashMap<Purpose, Vec<ExprId>> = HashMap::new();
+        let mut waiting: HashMap<Destination, Vec<ExprId>> = HashMap::new();
         visit(body, &mut |op| {
-            let purpose = match op {
-                Op::Let { local, .. } => Some(Purpose::Local(*local)),
+            let destination = match op {
+                Op::Let { local, .. } => Some(Destination::Local(*local)),
                 Op::Assign { local, .. } => {
-                    reads.named[local.index()] = true;
-                    Some(Purpose::Local(*local))
+                    live.named[local.index()] = true;
+                    Some(Destination::Local(*local))
                 }
-                Op::Store { mem, .. } if !is_buffer(kernel.mem(*mem).space) => Some(Purpose::Mem(*mem)),
-                Op::Collective { result, .. } => Some(Purpose::Local(*result)),
+                Op::Store { mem, .. } if !is_buffer(kernel.mem(*mem).space) => Some(Destination::Mem(*mem)),
+                Op::Collective { result, .. } => Some(Destination::Local(*result)),
                 _ => None,
             };
             everything.extend(op.operands());
-            match purpose {
-                Some(purpose) => waiting.entry(purpose).or_default().extend(op.operands()),
+            match destination {
+                Some(destination) => waiting.entry(destination).or_default().extend(op.operands()),
                 None => pending.extend(op.operands()),
             }
             if let Op::Atomic { mem, .. } = op {
-                reads.mems[mem.index()] = true;
+                live.mems[mem.index()] = true;
             }
         });
         for at in 0..kernel.mems.len() {
-            if reads.mems[at] {
-                pending.extend(waiting.remove(&Purpose::Mem(MemId(at as u32))).unwrap_or_default());
+            if live.mems[at] {
+                pending.extend(waiting.remove(&Destination::Mem(MemId(at as u32))).unwrap_or_default());
             }
         }
-        reads.follow(kernel, pending, waiting);
+        live.mark(kernel, pending, waiting);
         for id in transitive_operands(kernel, &everything) {
             if let Expr::Local(local) = kernel.exprs.get(id) {
-                reads.named[local.index()] = true;
+                live.named[local.index()] = true;
             }
         }
-        reads
+        live
     }
 
-    fn follow(&mut self, kernel: &Kernel, mut pending: Vec<ExprId>, mut waiting: HashMap<Purpose, Vec<ExprId>>) {
+    /// Marks everything on which the live expressions `pending` depend. `waiting` has the operands of the statements that write
+    /// a destination, which become live with it.
+    fn mark(&mut self, kernel: &Kernel, mut pending: Vec<ExprId>, mut waiting: HashMap<Destination, Vec<ExprId>>) {
         let mut seen = vec![false; kernel.exprs.len()];
         while let Some(id) = pending.pop() {
             if std::mem::replace(&mut seen[id.index()], true) {
@@ -102,18 +104,18 @@ impl Reads {
             }
             let expr = kernel.exprs.get(id);
             pending.extend(expr.operands().iter());
-            let purpose = match expr {
+            let destination = match expr {
                 Expr::Local(local) => {
                     self.locals[local.index()] = true;
-                    Purpose::Local(local)
+                    Destination::Local(local)
                 }
                 Expr::Load { mem, .. } => {
                     self.mems[mem.index()] = true;
-                    Purpose::Mem(mem)
+                    Destination::Mem(mem)
                 }
                 _ => continue,
             };
-            pending.extend(waiting.remove(&purpose).unwrap_or_default());
+            pending.extend(waiting.remove(&destination).unwrap_or_default());
         }
     }
 }
@@ -129,9 +131,10 @@ enum Tail {
     Other,
 }
 
+/// Removes dead statements, given the liveness analysis of the entire kernel.
 struct DeadCodeSweeper<'f> {
     kernel: Kernel,
-    reads: Reads,
+    live: Liveness,
     fuel: &'f mut Fuel,
     changed: bool,
 }
@@ -157,12 +160,12 @@ impl DeadCodeSweeper<'_> {
         {
             out.truncate(exit + 1);
         }
-        let idle = match out.last().map(|stmt| &stmt.op) {
+        let redundant = match out.last().map(|stmt| &stmt.op) {
             Some(Op::Return) => tail == Tail::Body,
             Some(Op::Continue) => tail == Tail::Loop,
             _ => false,
         };
-        if idle && self.spend() {
+        if redundant && self.spend() {
             out.pop();
         }
         out
@@ -187,7 +190,7 @@ impl DeadCodeSweeper<'_> {
         }
         let op = match op {
             Op::Atomic { op, mem, index, value, expected, old: Some(old), guard }
-                if !self.reads.named[old.index()] && self.spend() =>
+                if !self.live.named[old.index()] && self.spend() =>
             {
                 Op::Atomic { op, mem, index, value, expected, old: None, guard }
             }
@@ -196,18 +199,20 @@ impl DeadCodeSweeper<'_> {
         out.push(Stmt { op, at });
     }
 
+    /// Returns true if removing a statement does not change the kernel's results.
     fn is_dead(&self, op: &Op) -> bool {
         match op {
-            Op::Let { local, .. } | Op::Collective { result: local, .. } => !self.reads.named[local.index()],
-            Op::Assign { local, .. } => !self.reads.locals[local.index()],
-            Op::Store { mem, .. } => !self.reads.mems[mem.index()],
+            Op::Let { local, .. } | Op::Collective { result: local, .. } => !self.live.named[local.index()],
+            Op::Assign { local, .. } => !self.live.locals[local.index()],
+            Op::Store { mem, .. } => !self.live.mems[mem.index()],
             Op::For { start, end, body, .. } => body.is_empty() || self.never_iterates(*start, *end),
-            Op::While { condition, .. } => self.truth(*condition) == Some(false),
+            Op::While { condition, .. } => self.const_bool(*condition) == Some(false),
             Op::Atomic { .. } | Op::Barrier | Op::If { .. } | Op::Break | Op::Continue | Op::Return => false,
         }
     }
 
-    fn truth(&self, condition: ExprId) -> Option<bool> {
+    /// Returns the value of a constant condition.
+    fn const_bool(&self, condition: ExprId) -> Option<bool> {
         match self.kernel.exprs.get(condition) {
             Expr::Const(value) => Some(value.is_true()),
             _ => None,
@@ -229,7 +234,7 @@ impl DeadCodeSweeper<'_> {
         if then.is_empty() && otherwise.is_empty() && self.spend() {
             return;
         }
-        match self.truth(condition) {
+        match self.const_bool(condition) {
             // Locals of the block become visible to the following statements, which do not use them.
             Some(truth) if self.spend() => out.extend(if truth { then } else { otherwise }),
             _ if then.is_empty() && !otherwise.is_empty() && self.spend() => {

@@ -18,27 +18,27 @@ pub(crate) struct ExprDeps {
 #[derive(Clone, Copy, Debug, Default)]
 struct Cost {
     /// Cost of its most expensive operation.
-    dearest: u32,
+    max_op: u32,
     /// Cost of all operations, counted as a tree.
     total: u32,
 }
 
 /// Cost from which an operation is expensive: a load, a division, or a transcendental function.
-const DEAR: u32 = 4;
+const EXPENSIVE: u32 = 4;
 
 impl ExprDeps {
     pub fn of(kernel: &Kernel) -> ExprDeps {
-        ExprDeps::knowing(kernel, &loaded_locals(kernel))
+        ExprDeps::with_loaded_locals(kernel, &loaded_locals(kernel))
     }
 
     /// Analyzes a kernel whose body is stored elsewhere, given its [`loaded_locals`]. Locals created since then are
     /// assumed to be loaded.
-    pub fn knowing(kernel: &Kernel, loaded_locals: &[bool]) -> ExprDeps {
+    pub fn with_loaded_locals(kernel: &Kernel, loaded_locals: &[bool]) -> ExprDeps {
         let mut deps = ExprDeps { locals: Vec::new(), mems: Vec::new(), costs: Vec::new(), loaded: Vec::new() };
         for (id, expr, _) in kernel.exprs.iter() {
             let (mut locals, mut mems) = (Vec::new(), Vec::new());
             let own = own_cost(kernel, id);
-            let mut cost = Cost { dearest: own, total: own };
+            let mut cost = Cost { max_op: own, total: own };
             match expr {
                 Expr::Local(local) => locals.push(local),
                 Expr::Load { mem, .. } if kernel.mem(mem).space != Space::Buffer(Access::In) => mems.push(mem),
@@ -48,7 +48,7 @@ impl ExprDeps {
                 locals.extend(&deps.locals[operand.index()]);
                 mems.extend(&deps.mems[operand.index()]);
                 let operand = deps.costs[operand.index()];
-                cost.dearest = cost.dearest.max(operand.dearest);
+                cost.max_op = cost.max_op.max(operand.max_op);
                 cost.total = cost.total.saturating_add(operand.total);
             }
             let loaded_local = |local: LocalId| loaded_locals.get(local.index()).copied().unwrap_or(true);
@@ -95,7 +95,7 @@ impl ExprDeps {
         let cost = self.costs[id.index()];
         let is_plain = matches!(kernel.exprs.get(id), Expr::Splat(..) | Expr::Extract(..));
         let is_index = kernel.exprs.ty(id) == panoply_ir::Type::Index;
-        !is_plain && (cost.dearest >= DEAR || !is_index && cost.total >= 2)
+        !is_plain && (cost.max_op >= EXPENSIVE || !is_index && cost.total >= 2)
     }
 }
 
@@ -143,10 +143,10 @@ fn own_cost(kernel: &Kernel, id: ExprId) -> u32 {
         Expr::Const(_) | Expr::Index(_) | Expr::Param(_) | Expr::Local(_) | Expr::Builtin(_) | Expr::Len(_) => 0,
         Expr::Splat(..) | Expr::Extract(..) | Expr::Bitcast(..) => 0,
         Expr::Cast(..) => 1,
-        Expr::Load { .. } => DEAR,
+        Expr::Load { .. } => EXPENSIVE,
         Expr::Alu(op, _) => match op {
             Alu::Math(_) | Alu::Pow => 16,
-            Alu::Div | Alu::Rem | Alu::Sqrt => DEAR,
+            Alu::Div | Alu::Rem | Alu::Sqrt => EXPENSIVE,
             Alu::Neg
             | Alu::Not
             | Alu::Abs

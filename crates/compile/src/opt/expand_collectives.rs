@@ -45,7 +45,7 @@ fn stays(op: CollectiveOp) -> bool {
 }
 
 /// Maximum number of reductions that share their barriers; each has a separate array in shared memory.
-const MOST_JOINED: usize = 16;
+const MAX_JOINED: usize = 16;
 
 /// Returns the kernel without collectives except matrix products and 32-bit shuffles. The kernel must have been
 /// verified; the result might not verify, see the module documentation.
@@ -176,7 +176,7 @@ impl Expander<'_> {
         let is_there = self.scratch.get(&dtype).is_some_and(|arrays| arrays.len() > self.count_of_type(pending, value));
         let is_result = |local: LocalId| pending.iter().any(|one| one.result == local);
         let waits = |id: &ExprId| matches!(self.kernel.exprs.get(*id), Expr::Local(local) if is_result(local));
-        pending.len() < MOST_JOINED
+        pending.len() < MAX_JOINED
             && (is_there || self.scratch_bytes(dtype) <= self.room)
             && !transitive_operands(&self.kernel, &[value]).iter().any(waits)
     }

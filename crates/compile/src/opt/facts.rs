@@ -17,7 +17,7 @@ use panoply_ir::kernel::{Expr, ExprId, Kernel, LocalId, MemId, Space};
 use panoply_ir::{Alu, Type};
 
 use super::effects::ExprDeps;
-use super::ranges::{MOST, Range, range};
+use super::ranges::{MAX_SIZE, Range, range};
 
 /// Subject of an inequality.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -181,7 +181,7 @@ impl<'k> Facts<'k> {
                 (term, plus + by)
             }
             Expr::Cast(ty, x) => match (Range::of_type(ty), self.range(x)) {
-                (Some(whole), Some(range)) if !ty.is_bool() && whole.has(range) => self.parts(x),
+                (Some(whole), Some(range)) if !ty.is_bool() && whole.contains(range) => self.parts(x),
                 _ => (Term::Expr(id), 0),
             },
             _ => (Term::Expr(id), 0),
@@ -191,16 +191,16 @@ impl<'k> Facts<'k> {
     /// Returns true if an expression plus a constant does not wrap in a type.
     fn fits(&self, x: ExprId, by: i128, ty: Type) -> bool {
         match (self.range(x), Range::of_type(ty)) {
-            (Some(x), Some(whole)) => whole.has(Range { lo: x.lo + by, hi: x.hi + by }),
+            (Some(x), Some(whole)) => whole.contains(Range { lo: x.lo + by, hi: x.hi + by }),
             _ => false,
         }
     }
 
     fn term_range(&self, term: Term) -> Range {
         match term {
-            Term::Zero => Range::just(0),
-            Term::Len(mem) => self.leaves.get(&Expr::Len(mem)).copied().unwrap_or(Range { lo: 0, hi: MOST }),
-            Term::Expr(id) => self.range(id).unwrap_or(Range { lo: -MOST - 1, hi: MOST * 2 + 1 }),
+            Term::Zero => Range::singleton(0),
+            Term::Len(mem) => self.leaves.get(&Expr::Len(mem)).copied().unwrap_or(Range { lo: 0, hi: MAX_SIZE }),
+            Term::Expr(id) => self.range(id).unwrap_or(Range { lo: -MAX_SIZE - 1, hi: MAX_SIZE * 2 + 1 }),
         }
     }
 
@@ -263,7 +263,7 @@ impl<'k> Facts<'k> {
                 else {
                     return;
                 };
-                if whole.has(Range { lo: x.lo - y.hi, hi: x.hi - y.lo }) {
+                if whole.contains(Range { lo: x.lo - y.hi, hi: x.hi - y.lo }) {
                     part(args[0], -y.lo);
                 }
             }
@@ -273,7 +273,7 @@ impl<'k> Facts<'k> {
                 else {
                     return;
                 };
-                if whole.has(Range { lo: x.lo + y.lo, hi: x.hi + y.hi }) {
+                if whole.contains(Range { lo: x.lo + y.lo, hi: x.hi + y.hi }) {
                     part(args[0], y.hi);
                     part(args[1], x.hi);
                 }

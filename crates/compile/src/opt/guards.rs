@@ -41,6 +41,6 @@ fn block(kernel: &mut Kernel, stmts: &mut Block, loaded: &[bool], context: &mut 
     for stmt in stmts.iter_mut() {
         stmt.op.blocks_mut().into_iter().for_each(|inner| block(kernel, inner, loaded, context));
     }
-    loop_versioning::split_loops(kernel, stmts, loaded, &mut context.fuel);
+    loop_versioning::version_loops(kernel, stmts, loaded, &mut context.fuel);
     tail_guard::guard(kernel, stmts, loaded, &mut context.fuel);
 }

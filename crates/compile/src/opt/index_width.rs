@@ -46,18 +46,18 @@ pub(super) fn leaves(kernel: &Kernel, launch: &Launch) -> Option<Leaves> {
             Param::Scalar { ty: Type::Index, .. } => Expr::Param(position as u32),
             Param::Scalar { .. } => continue,
         };
-        leaves.insert(leaf, Range::just(*size as i128));
+        leaves.insert(leaf, Range::singleton(*size as i128));
     }
     for axis in 0..3 {
         let (size, group) = (launch.grid[axis] as i128, kernel.group_size.map_or(1, |group| group[axis] as i128));
         let groups = (size + group - 1) / group;
         let axis = axis as u8;
-        leaves.insert(Expr::Builtin(Builtin::GlobalSize(axis)), Range::just(size));
-        leaves.insert(Expr::Builtin(Builtin::GroupCount(axis)), Range::just(groups));
+        leaves.insert(Expr::Builtin(Builtin::GlobalSize(axis)), Range::singleton(size));
+        leaves.insert(Expr::Builtin(Builtin::GroupCount(axis)), Range::singleton(groups));
         leaves.insert(Expr::Builtin(Builtin::GroupId(axis)), Range { lo: 0, hi: groups - 1 });
         leaves.insert(Expr::Builtin(Builtin::GlobalId(axis)), Range { lo: 0, hi: groups * group - 1 });
     }
-    leaves.values().all(|range| NARROW.has(*range)).then_some(leaves)
+    leaves.values().all(|range| NARROW.contains(*range)).then_some(leaves)
 }
 
 fn all_fit(kernel: &Kernel, facts: &Facts<'_>, roots: &[ExprId]) -> bool {
@@ -78,7 +78,7 @@ pub(super) fn interval(
     id: ExprId,
     signed: &HashMap<ExprId, Range>,
 ) -> Option<Range> {
-    let known = facts.range(id).filter(|range| NARROW.has(*range));
+    let known = facts.range(id).filter(|range| NARROW.contains(*range));
     let expr = kernel.exprs.get(id);
     let computed = || match expr {
         Expr::Cast(_, x) => facts.range(x),
@@ -94,7 +94,7 @@ pub(super) fn interval(
         }
         _ => None,
     };
-    known.or_else(computed).filter(|range| NARROW.has(*range))
+    known.or_else(computed).filter(|range| NARROW.contains(*range))
 }
 
 /// Returns true if an operation on indices that fit gives the same result in 32 bits.

@@ -49,7 +49,7 @@ fn mutable_ranges(kernel: &Kernel, deps: &ExprDeps, launch: &Leaves) -> Leaves {
         let mut grown = false;
         for (local, range) in given(&known, true) {
             let known = known.entry(local).or_insert(range);
-            if !known.has(range) {
+            if !known.contains(range) {
                 grown = true;
                 let Expr::Local(of) = local else { unreachable!("only locals are assigned") };
                 let whole = Range::of_type(kernel.local(of).ty).expect("only integers have intervals");

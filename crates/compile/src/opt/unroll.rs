@@ -1,7 +1,7 @@
-//! Unrolls short loops with constant bounds, inner loops first.
+//! Fully unrolls short loops with constant bounds, inner loops first.
 //!
 //! Each iteration becomes a copy of the body with a constant counter and separate locals. A loop with `break` or
-//! `continue` is not unrolled, nor is one whose copies would be long.
+//! `continue` is not unrolled, nor is one whose copies would exceed [`MAX_WORK`].
 
 use std::collections::HashMap;
 
@@ -10,11 +10,11 @@ use panoply_ir::target::Language;
 use panoply_ir::{Alu, Scalar, Type};
 
 use super::Context;
-use super::clone::Copy;
+use super::clone::BlockCloner;
 use super::walk::{KernelExt, transitive_operands, visit};
 
-/// Returns the maximum iterations of a loop that is unrolled. An executor of the IR runs the loop control once for a
-/// block of lanes, at negligible cost, so there only simplification by constants is gained.
+/// Returns the maximum iterations of a loop that is unrolled. The CPU's vector machine, which executes the IR directly,
+/// runs loop control once for a block of work-items, at negligible cost: unrolling gains only constant folding there.
 fn max_iterations(language: Language) -> i128 {
     match language {
         Language::Ir => 4,
@@ -29,13 +29,13 @@ fn max_iterations(language: Language) -> i128 {
 }
 
 /// Maximum work of all copies, counted in statements and in the operations they evaluate.
-const WORK: usize = 512;
+const MAX_WORK: usize = 512;
 
-/// Work counted for a function that is expanded to arithmetic in shaders: a dozen fused multiply-adds, each some eighty
+/// Work counted for a math function in WGSL without f64, where it is expanded to arithmetic: a dozen fused multiply-adds, each some eighty
 /// operations if the device has none. Ten consecutive `exp` took SwiftShader half a minute. Targets with f64 count a
 /// function as one: lavapipe, which has f64 and fused multiply-adds, does not finish compiling one loop of them inside
 /// another.
-const WRITTEN_OUT: usize = 64;
+const SHADER_MATH_WORK: usize = 64;
 
 /// Runs the pass.
 pub(super) fn run(mut kernel: Kernel, context: &mut Context<'_>) -> Kernel {
@@ -45,6 +45,7 @@ pub(super) fn run(mut kernel: Kernel, context: &mut Context<'_>) -> Kernel {
     Kernel { body, ..unroller.kernel }
 }
 
+/// State of the pass.
 struct Unroller<'c, 't> {
     kernel: Kernel,
     context: &'c mut Context<'t>,
@@ -58,7 +59,7 @@ impl Unroller<'_, '_> {
                 *inner = self.block(std::mem::take(inner));
             }
             match self.iterations(&stmt.op) {
-                Some(iterations) if self.context.fuel.spend() => self.copies(&stmt.op, &iterations, &mut out),
+                Some(iterations) if self.context.fuel.spend() => self.unroll(&stmt.op, &iterations, &mut out),
                 _ => out.push(stmt),
             }
         }
@@ -73,7 +74,7 @@ impl Unroller<'_, '_> {
         if !(1..=max_iterations(self.context.target.language)).contains(&iterations) || leaves_early(body) {
             return None;
         }
-        (self.work(body) * iterations as usize <= WORK)
+        (self.work(body) * iterations as usize <= MAX_WORK)
             .then(|| (0..iterations).map(|iteration| start + iteration * step).collect())
     }
 
@@ -85,12 +86,13 @@ impl Unroller<'_, '_> {
         }
     }
 
+    /// Returns the work of one iteration, in the unit of [`MAX_WORK`].
     fn work(&self, body: &Block) -> usize {
         let mut work = 0;
         let target = self.context.target;
-        let poor = target.language == Language::Wgsl && !target.f64;
+        let expands_math = target.language == Language::Wgsl && !target.f64;
         let count = |id: &ExprId| match self.kernel.exprs.get(*id) {
-            Expr::Alu(Alu::Math(_) | Alu::Pow, _) if poor => WRITTEN_OUT,
+            Expr::Alu(Alu::Math(_) | Alu::Pow, _) if expands_math => SHADER_MATH_WORK,
             _ => 1,
         };
         visit(body, &mut |op| {
@@ -99,7 +101,8 @@ impl Unroller<'_, '_> {
         work
     }
 
-    fn copies(&mut self, op: &Op, iterations: &[i128], out: &mut Block) {
+    /// Appends a copy of a loop's body for each value of its counter.
+    fn unroll(&mut self, op: &Op, iterations: &[i128], out: &mut Block) {
         let Op::For { counter, body, .. } = op else { unreachable!("only loops are unrolled") };
         let ty = self.kernel.local(*counter).ty;
         let read = self.kernel.expr(Expr::Local(*counter));
@@ -109,16 +112,16 @@ impl Unroller<'_, '_> {
                 Some(dtype) => self.kernel.expr(Expr::Const(Scalar::from_i128(dtype, *value))),
             };
             debug_assert!(matches!(ty, Type::Index | Type::Scalar(_)));
-            let mut copy = Copy::replacing(HashMap::from([(read, value)]));
+            let mut cloner = BlockCloner::replacing(HashMap::from([(read, value)]));
             // The first copy can keep the body's own locals.
             let mut body = body.clone();
-            copy.block(&mut self.kernel, &mut body, iteration > 0);
+            cloner.rewrite(&mut self.kernel, &mut body, iteration > 0);
             out.append(&mut body);
         }
     }
 }
 
-/// Returns true if a block breaks or continues the enclosing loop.
+/// Returns true if a block contains a `break` or `continue` of the enclosing loop.
 fn leaves_early(block: &Block) -> bool {
     block.iter().any(|stmt| match &stmt.op {
         Op::Break | Op::Continue => true,

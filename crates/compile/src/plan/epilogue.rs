@@ -7,8 +7,8 @@
 //!
 //! This applies only if the routine runs on the processor that runs the kernels. On a GPU a vendor's routine is a
 //! separate launch of a closed library, and our own products are kernels, into which [fusion](crate::schedule::fuse)
-//! already placed their users. One pattern can be fused into a vendor's product: a kernel that only adds the same
-//! vector to every row, if a product with that bias is offered. Both round the sum before the bias is added, so the
+//! already placed their users. One pattern can be fused into a vendor's matrix product: a kernel that only adds the same
+//! vector to every row, if the device offers a product with bias. Both round the sum before the bias is added, so the
 //! bits are the same.
 
 use panoply_ir::kernel::{Access, Expr, ExprId, Kernel, MemId, Op, Param, Stmt};
@@ -19,7 +19,7 @@ use panoply_ir::{Alu, Target, strides};
 use super::{BufferId, PlanArg, PlanBuffer, PlanEpilogue, PlanStep, Role, bound};
 
 /// Fuses kernels into routines as epilogues where the rule allows it. The fused routine replaces the kernel; the
-/// routine's own position becomes `None`.
+/// routine's own position becomes `None`. `offers` returns true for routines that the device implements.
 pub fn fuse_epilogues(
     target: &Target,
     offers: &dyn Fn(&Routine) -> bool,
@@ -66,8 +66,8 @@ fn try_fuse(
     at: usize,
 ) -> Option<(usize, PlanStep)> {
     let Some(PlanStep::Kernel { kernel, grid, args }) = &steps[at] else { return None };
-    let one_each = |id: BufferId| buffers[id.index()].elems == grid.iter().product();
-    let candidates = bound(kernel, args).filter(|(id, access)| *access == Access::In && one_each(*id));
+    let has_one_elem_per_item = |id: BufferId| buffers[id.index()].elems == grid.iter().product();
+    let candidates = bound(kernel, args).filter(|(id, access)| *access == Access::In && has_one_elem_per_item(*id));
     let candidates =
         candidates.filter_map(|(id, _)| Some((uses.writers[id.index()].filter(|at| produces(&steps[*at], id))?, id)));
     let fitting = candidates.filter(|(producer, id)| fits(target, &steps[*producer..at], kernel, *grid, args, *id));
@@ -82,8 +82,8 @@ fn try_fuse(
     }
     let biased = fuse_bias(routine, kernel, *grid, args, result);
     let (routine, bias, sum) = biased.filter(|(routine, ..)| !keep_output && offers(routine))?;
-    // All leaves stay intact until the last routine has run: if a routine fails, the plan is restarted from the
-    // beginning.
+    // A plan whose routine fails is restarted from the beginning, so nothing may overwrite a donated input before the last
+    // routine has run.
     let writes_donated = |step: &PlanStep| {
         step.touches().any(|(id, access)| access != Access::In && matches!(buffers[id.index()].role, Role::Donated(_)))
     };
@@ -115,12 +115,12 @@ fn fuse_bias(
     let rows = grid[0] == gemm.n as u64 && strides::strides(kernel, bias) == Some([1, 0, 0]);
     let elementwise = strides::strides(kernel, *sum).is_some_and(|own| strides::is_linear(own, grid));
     let (biased, to) = (Routine::Gemm(Gemm { bias: true, ..gemm }), buffer(kernel, args, *sum)?);
-    // With one row the sum could alias the bias.
+    // With one row the bias has as many elements as the output, so both could be the same donated buffer.
     let disjoint = from != result && from != to;
     (rows && elementwise && disjoint && !gemm.bias).then_some((biased, from, to))
 }
 
-/// Returns the buffer bound to one of a kernel's memories.
+/// Returns the plan's buffer that is bound to a memory of the kernel; `None` for shared and private memory.
 fn buffer(kernel: &Kernel, args: &[PlanArg], mem: MemId) -> Option<BufferId> {
     kernel.params.iter().zip(args).find_map(|(param, arg)| match (param, arg) {
         (Param::Buffer(own), PlanArg::Buffer(id)) if *own == mem => Some(*id),

@@ -51,16 +51,16 @@ impl AffineExpr {
 
     /// Returns a variable, or 0 if that is its only value.
     pub fn var(var: LoopVar) -> AffineExpr {
-        if var.extent == 1 { AffineExpr::default() } else { AffineExpr::atom(AffineTerm::Var(var)) }
+        if var.extent == 1 { AffineExpr::default() } else { AffineExpr::from_term(AffineTerm::Var(var)) }
     }
 
     /// Returns an index loaded from memory.
     pub fn read(number: u32, extent: u64) -> AffineExpr {
-        AffineExpr::atom(AffineTerm::Read(number, extent))
+        AffineExpr::from_term(AffineTerm::Read(number, extent))
     }
 
-    fn atom(atom: AffineTerm) -> AffineExpr {
-        AffineExpr { constant: 0, terms: vec![(atom, 1)] }
+    fn from_term(term: AffineTerm) -> AffineExpr {
+        AffineExpr { constant: 0, terms: vec![(term, 1)] }
     }
 
     /// Returns the constant.
@@ -81,8 +81,8 @@ impl AffineExpr {
     /// Returns the coefficient of a variable, or `None` if the variable also occurs in a quotient or remainder.
     pub fn coefficient(&self, var: LoopVar) -> Option<i64> {
         let mut coefficient = 0;
-        for (atom, factor) in &self.terms {
-            match atom {
+        for (term, factor) in &self.terms {
+            match term {
                 AffineTerm::Var(other) if *other == var => coefficient = *factor,
                 AffineTerm::Var(_) | AffineTerm::Read(..) => {}
                 AffineTerm::Div(inner, _) | AffineTerm::Rem(inner, _) if inner.uses(var) => return None,
@@ -117,11 +117,11 @@ impl AffineExpr {
 
     fn add_times(&mut self, other: &AffineExpr, factor: i64) {
         self.constant += other.constant * factor;
-        other.terms.iter().for_each(|(atom, coefficient)| self.add_term(atom, coefficient * factor));
+        other.terms.iter().for_each(|(term, coefficient)| self.add_term(term, coefficient * factor));
     }
 
-    fn add_term(&mut self, atom: &AffineTerm, coefficient: i64) {
-        match self.terms.binary_search_by(|(known, _)| known.cmp(atom)) {
+    fn add_term(&mut self, term: &AffineTerm, coefficient: i64) {
+        match self.terms.binary_search_by(|(known, _)| known.cmp(term)) {
             Ok(at) => {
                 self.terms[at].1 += coefficient;
                 if self.terms[at].1 == 0 {
@@ -129,7 +129,7 @@ impl AffineExpr {
                 }
             }
             Err(_) if coefficient == 0 => {}
-            Err(at) => self.terms.insert(at, (atom.clone(), coefficient)),
+            Err(at) => self.terms.insert(at, (term.clone(), coefficient)),
         }
     }
 
@@ -137,9 +137,9 @@ impl AffineExpr {
     fn recombine_div_rem(&mut self) {
         let mut at = 0;
         while at < self.terms.len() {
-            let (atom, coefficient) = self.terms[at].clone();
+            let (term, coefficient) = self.terms[at].clone();
             at += 1;
-            let AffineTerm::Rem(inner, n) = &atom else { continue };
+            let AffineTerm::Rem(inner, n) = &term else { continue };
             let quotient = inner.floor_div(*n);
             let factor = coefficient * *n as i64;
             let has = |(part, count): &(AffineTerm, i64)| {
@@ -147,7 +147,7 @@ impl AffineExpr {
             };
             if !quotient.terms.is_empty() && quotient.terms.iter().all(has) {
                 self.add_times(&quotient, -factor);
-                self.add_term(&atom, -coefficient);
+                self.add_term(&term, -coefficient);
                 self.add_times(inner, coefficient);
                 at = 0;
             }
@@ -168,10 +168,10 @@ impl AffineExpr {
         if let Some((unit, coarse, _)) = rest.split_unit(n) {
             return whole.add(&coarse.floor_div(n / unit));
         }
-        if let [(atom, 1)] = &rest.terms[..]
+        if let [(term, 1)] = &rest.terms[..]
             && rest.constant == 0
         {
-            match atom {
+            match term {
                 AffineTerm::Div(inner, m) => return whole.add(&inner.floor_div(m * n)),
                 AffineTerm::Rem(inner, m) if m.is_multiple_of(n) => {
                     return whole.add(&inner.floor_div(n).rem_euclid(m / n));
@@ -180,7 +180,9 @@ impl AffineExpr {
             }
         }
         let quotient = low.div_euclid(step).min(0);
-        whole.add_const(quotient).add(&AffineExpr::atom(AffineTerm::Div(Arc::new(rest.add_const(-quotient * step)), n)))
+        whole
+            .add_const(quotient)
+            .add(&AffineExpr::from_term(AffineTerm::Div(Arc::new(rest.add_const(-quotient * step)), n)))
     }
 
     /// Returns the remainder by a constant, not negative.
@@ -189,7 +191,7 @@ impl AffineExpr {
             return AffineExpr::default();
         }
         let (mut rest, step) = (self.split(n).1, n as i64);
-        let outer = |(atom, coefficient): &(AffineTerm, i64)| match atom {
+        let outer = |(term, coefficient): &(AffineTerm, i64)| match term {
             AffineTerm::Rem(inner, m) if (*m as i64 * coefficient) % step == 0 => Some((inner.clone(), *coefficient)),
             AffineTerm::Var(_) | AffineTerm::Read(..) | AffineTerm::Div(..) | AffineTerm::Rem(..) => None,
         };
@@ -207,7 +209,7 @@ impl AffineExpr {
         if let Some((unit, coarse, fine)) = rest.split_unit(n) {
             return coarse.rem_euclid(n / unit).mul(unit as i64).add(&fine);
         }
-        AffineExpr::atom(AffineTerm::Rem(Arc::new(rest.add_const(-quotient.min(0) * step)), n))
+        AffineExpr::from_term(AffineTerm::Rem(Arc::new(rest.add_const(-quotient.min(0) * step)), n))
     }
 
     /// Returns `(whole, rest)` with `self = n · whole + rest`, and the largest possible multiple in `whole`.
@@ -215,9 +217,9 @@ impl AffineExpr {
         let n = n as i64;
         let mut whole = AffineExpr::constant(self.constant.div_euclid(n));
         let mut rest = AffineExpr::constant(self.constant.rem_euclid(n));
-        for (atom, coefficient) in &self.terms {
-            whole.add_term(atom, coefficient / n);
-            rest.add_term(atom, coefficient % n);
+        for (term, coefficient) in &self.terms {
+            whole.add_term(term, coefficient / n);
+            rest.add_term(term, coefficient % n);
         }
         (whole, rest)
     }
@@ -247,8 +249,8 @@ impl AffineExpr {
 
     fn bounds(&self, trust: bool) -> Option<(i64, i64)> {
         let mut sum = (self.constant, self.constant);
-        for (atom, coefficient) in &self.terms {
-            let (low, high) = match atom {
+        for (term, coefficient) in &self.terms {
+            let (low, high) = match term {
                 AffineTerm::Var(var) => (0, var.extent as i64 - 1),
                 AffineTerm::Read(_, extent) if trust => (0, *extent as i64 - 1),
                 AffineTerm::Read(..) => return None,
@@ -269,30 +271,30 @@ impl AffineExpr {
 
     /// Returns true if the expression depends on a variable.
     pub fn uses(&self, var: LoopVar) -> bool {
-        self.any_atom(&mut |atom| *atom == AffineTerm::Var(var))
+        self.any_term(&mut |term| *term == AffineTerm::Var(var))
     }
 
     /// Returns true if the expression depends on memory.
     pub fn reads(&self) -> bool {
-        self.any_atom(&mut |atom| matches!(atom, AffineTerm::Read(..)))
+        self.any_term(&mut |term| matches!(term, AffineTerm::Read(..)))
     }
 
     /// Returns the number of quotients and remainders.
     pub fn divisions(&self) -> usize {
         let mut count = 0;
-        self.any_atom(&mut |atom| {
-            count += usize::from(matches!(atom, AffineTerm::Div(..) | AffineTerm::Rem(..)));
+        self.any_term(&mut |term| {
+            count += usize::from(matches!(term, AffineTerm::Div(..) | AffineTerm::Rem(..)));
             false
         });
         count
     }
 
     /// Calls `f` for every term, outer terms before nested ones, until it returns true. Returns true if it did.
-    pub fn any_atom(&self, f: &mut dyn FnMut(&AffineTerm) -> bool) -> bool {
-        self.terms.iter().any(|(atom, _)| {
-            f(atom)
-                || match atom {
-                    AffineTerm::Div(inner, _) | AffineTerm::Rem(inner, _) => inner.any_atom(f),
+    pub fn any_term(&self, f: &mut dyn FnMut(&AffineTerm) -> bool) -> bool {
+        self.terms.iter().any(|(term, _)| {
+            f(term)
+                || match term {
+                    AffineTerm::Div(inner, _) | AffineTerm::Rem(inner, _) => inner.any_term(f),
                     AffineTerm::Var(_) | AffineTerm::Read(..) => false,
                 }
         })
@@ -301,10 +303,10 @@ impl AffineExpr {
     /// Returns the expression with variables and loaded indices replaced where `f` returns a replacement.
     pub fn substitute(&self, f: &dyn Fn(&AffineTerm) -> Option<AffineExpr>) -> AffineExpr {
         let mut result = AffineExpr::constant(self.constant);
-        for (atom, coefficient) in &self.terms {
-            let next = match (f(atom), atom) {
-                (Some(form), _) => form,
-                (None, AffineTerm::Var(_) | AffineTerm::Read(..)) => AffineExpr::atom(atom.clone()),
+        for (term, coefficient) in &self.terms {
+            let next = match (f(term), term) {
+                (Some(expr), _) => expr,
+                (None, AffineTerm::Var(_) | AffineTerm::Read(..)) => AffineExpr::from_term(term.clone()),
                 (None, AffineTerm::Div(inner, n)) => inner.substitute(f).floor_div(*n),
                 (None, AffineTerm::Rem(inner, n)) => inner.substitute(f).rem_euclid(*n),
             };
@@ -330,8 +332,8 @@ impl AffineExpr {
     /// the expression is not a sum of positive multiples of exactly these variables.
     fn radix(&self, vars: &[LoopVar]) -> Option<Vec<(u64, u64)>> {
         let mut steps = Vec::new();
-        for (atom, coefficient) in &self.terms {
-            match atom {
+        for (term, coefficient) in &self.terms {
+            match term {
                 AffineTerm::Var(var) if *coefficient > 0 && vars.contains(var) => {
                     steps.push((*coefficient as u64, var.extent));
                 }
@@ -350,7 +352,7 @@ fn gcd(a: u64, b: u64) -> u64 {
 
 impl fmt::Display for AffineExpr {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (position, (atom, coefficient)) in self.terms.iter().enumerate() {
+        for (position, (term, coefficient)) in self.terms.iter().enumerate() {
             match (position, *coefficient) {
                 (0, 1) => {}
                 (0, -1) => write!(f, "-")?,
@@ -360,7 +362,7 @@ impl fmt::Display for AffineExpr {
                 (_, c) if c < 0 => write!(f, " - {}*", -c)?,
                 (_, c) => write!(f, " + {c}*")?,
             }
-            match atom {
+            match term {
                 AffineTerm::Var(var) => write!(f, "v{}", var.id)?,
                 AffineTerm::Read(number, _) => write!(f, "read{number}")?,
                 AffineTerm::Div(inner, n) => write!(f, "({inner})/{n}")?,
@@ -380,20 +382,20 @@ impl fmt::Display for AffineExpr {
 mod tests {
     use super::*;
 
-    fn value(form: &AffineExpr, at: &[i64]) -> i64 {
-        let atom = |atom: &AffineTerm| match atom {
+    fn value(expr: &AffineExpr, at: &[i64]) -> i64 {
+        let term = |term: &AffineTerm| match term {
             AffineTerm::Var(var) => at[var.id as usize],
             AffineTerm::Read(..) => unreachable!("the tests use no loaded indices"),
             AffineTerm::Div(inner, n) => {
-                assert!(value(inner, at) >= 0, "{form} has a negative dividend");
+                assert!(value(inner, at) >= 0, "{expr} has a negative dividend");
                 value(inner, at) / *n as i64
             }
             AffineTerm::Rem(inner, n) => {
-                assert!(value(inner, at) >= 0, "{form} has a negative dividend");
+                assert!(value(inner, at) >= 0, "{expr} has a negative dividend");
                 value(inner, at) % *n as i64
             }
         };
-        form.constant + form.terms.iter().map(|(part, coefficient)| coefficient * atom(part)).sum::<i64>()
+        expr.constant + expr.terms.iter().map(|(part, coefficient)| coefficient * term(part)).sum::<i64>()
     }
 
     /// Pseudo-random number generator (xorshift); a failing test prints the seed.
@@ -417,33 +419,33 @@ mod tests {
                 .map(|n: i64| [n % 6, n / 6 % 6, n / 36])
                 .filter(|at| at.iter().zip(&vars).all(|(at, var)| *at < var.extent as i64))
                 .collect();
-            let mut form = AffineExpr::default();
+            let mut expr = AffineExpr::default();
             let mut want = vec![0i64; points.len()];
             for _ in 0..6 {
                 let n = 1 + draw.below(7);
                 let var = draw.below(3) as usize;
                 let factor = draw.below(9) as i64 - 2;
                 let by = draw.below(20) as i64 - 6;
-                let quotient = form.floor_div(n);
+                let quotient = expr.floor_div(n);
                 match draw.below(5) {
                     0 | 1 => {
-                        form = form.add_scaled(&AffineExpr::var(vars[var]), factor).add_const(by);
+                        expr = expr.add_scaled(&AffineExpr::var(vars[var]), factor).add_const(by);
                         want.iter_mut().zip(&points).for_each(|(want, at)| *want += at[var] * factor + by);
                     }
                     2 => {
-                        form = quotient;
+                        expr = quotient;
                         want.iter_mut().for_each(|want| *want = want.div_euclid(n as i64));
                     }
                     3 => {
-                        form = form.rem_euclid(n);
+                        expr = expr.rem_euclid(n);
                         want.iter_mut().for_each(|want| *want = want.rem_euclid(n as i64));
                     }
-                    _ => form = quotient.mul(n as i64).add(&form.rem_euclid(n)),
+                    _ => expr = quotient.mul(n as i64).add(&expr.rem_euclid(n)),
                 }
-                let (low, high) = form.range();
+                let (low, high) = expr.range();
                 for (at, want) in points.iter().zip(&want) {
-                    assert_eq!(value(&form, at), *want, "seed {seed}: {form} at {at:?}");
-                    assert!((low..=high).contains(want), "seed {seed}: {form} beyond {low} ..= {high}");
+                    assert_eq!(value(&expr, at), *want, "seed {seed}: {expr} at {at:?}");
+                    assert!((low..=high).contains(want), "seed {seed}: {expr} beyond {low} ..= {high}");
                 }
             }
         }

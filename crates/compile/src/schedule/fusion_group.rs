@@ -185,7 +185,7 @@ impl FusionGroup {
     /// Returns the group's variables on which coordinates depend.
     pub(super) fn vars_of(&self, coords: &[AffineExpr]) -> Vec<LoopVar> {
         let all = self.outer.iter().chain(self.loops.iter().flatten());
-        all.copied().filter(|var| coords.iter().any(|form| form.uses(*var))).collect()
+        all.copied().filter(|var| coords.iter().any(|index| index.uses(*var))).collect()
     }
 
     /// Returns how often a value at these coordinates is computed: once for each combination of the variables of its

@@ -106,11 +106,11 @@ fn merge_groups(groups: &mut [Option<FusionGroup>], first: usize, second: usize)
 }
 
 fn moved_all(coords: &IndexExprs, vars: &BTreeMap<LoopVar, LoopVar>, reads: &[u32]) -> IndexExprs {
-    coords.iter().map(|form| renumbered(form, vars, reads)).collect()
+    coords.iter().map(|index| renumbered(index, vars, reads)).collect()
 }
 
-fn renumbered(form: &AffineExpr, vars: &BTreeMap<LoopVar, LoopVar>, reads: &[u32]) -> AffineExpr {
-    form.substitute(&|atom| match atom {
+fn renumbered(index: &AffineExpr, vars: &BTreeMap<LoopVar, LoopVar>, reads: &[u32]) -> AffineExpr {
+    index.substitute(&|term| match term {
         AffineTerm::Var(var) => vars.get(var).map(|var| AffineExpr::var(*var)),
         AffineTerm::Read(number, extent) => Some(AffineExpr::read(reads[*number as usize], *extent)),
         AffineTerm::Div(..) | AffineTerm::Rem(..) => None,

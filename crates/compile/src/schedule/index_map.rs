@@ -11,11 +11,11 @@ use super::affine::AffineExpr;
 /// One index expression for each axis of a tensor.
 pub type IndexExprs = Vec<AffineExpr>;
 
-/// A condition on an element: `0 <= form < extent`.
+/// A condition on an element: `0 <= index < extent`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct BoundsCheck {
     /// Expression that must be in range.
-    pub form: AffineExpr,
+    pub index: AffineExpr,
     /// Exclusive end of the range.
     pub extent: u64,
 }
@@ -31,23 +31,23 @@ pub fn index_map(node: &Node, input: &Shape, coords: &[AffineExpr]) -> (IndexExp
         Op::Reshape => reshape(coords, node.shape.dims(), input.dims()),
         Op::Permute(perm) => {
             let mut from = vec![AffineExpr::default(); perm.len()];
-            perm.iter().zip(coords).for_each(|(axis, form)| from[*axis] = form.clone());
+            perm.iter().zip(coords).for_each(|(axis, index)| from[*axis] = index.clone());
             from
         }
         Op::Expand => {
             let along =
-                |(form, dim): (&AffineExpr, &usize)| if *dim == 1 { AffineExpr::default() } else { form.clone() };
+                |(index, dim): (&AffineExpr, &usize)| if *dim == 1 { AffineExpr::default() } else { index.clone() };
             coords.iter().zip(input.dims()).map(along).collect()
         }
         Op::Slice(slices) => {
-            let along = |(form, dim): (&AffineExpr, &panoply_ir::graph::Slice)| {
-                form.mul(dim.step as i64).add_const(dim.start as i64)
+            let along = |(index, dim): (&AffineExpr, &panoply_ir::graph::Slice)| {
+                index.mul(dim.step as i64).add_const(dim.start as i64)
             };
             coords.iter().zip(slices).map(along).collect()
         }
         Op::Pad(widths) => {
             let from: IndexExprs =
-                coords.iter().zip(widths).map(|(form, (before, _))| form.add_const(-(*before as i64))).collect();
+                coords.iter().zip(widths).map(|(index, (before, _))| index.add_const(-(*before as i64))).collect();
             let open = open_bounds(&from, input);
             return (from, open);
         }
@@ -72,24 +72,24 @@ pub fn index_map(node: &Node, input: &Shape, coords: &[AffineExpr]) -> (IndexExp
 /// Returns the conditions under which coordinates are within a shape, without those that always hold.
 pub fn open_bounds(coords: &[AffineExpr], shape: &Shape) -> Vec<BoundsCheck> {
     let bounds =
-        coords.iter().zip(shape.dims()).map(|(form, dim)| BoundsCheck { form: form.clone(), extent: *dim as u64 });
-    bounds.filter(|bound| !stays_below(&bound.form, bound.extent)).collect()
+        coords.iter().zip(shape.dims()).map(|(index, dim)| BoundsCheck { index: index.clone(), extent: *dim as u64 });
+    bounds.filter(|bound| !stays_below(&bound.index, bound.extent)).collect()
 }
 
 /// Returns true if an expression is always in `0 .. extent`.
-pub fn stays_below(form: &AffineExpr, extent: u64) -> bool {
-    form.guaranteed_range().is_some_and(|(low, high)| low >= 0 && high < extent as i64)
+pub fn stays_below(index: &AffineExpr, extent: u64) -> bool {
+    index.guaranteed_range().is_some_and(|(low, high)| low >= 0 && high < extent as i64)
 }
 
 /// Returns true if coordinates are always within a shape.
 pub fn is_within(coords: &[AffineExpr], shape: &Shape) -> bool {
-    coords.iter().zip(shape.dims()).all(|(form, dim)| stays_below(form, *dim as u64))
+    coords.iter().zip(shape.dims()).all(|(index, dim)| stays_below(index, *dim as u64))
 }
 
 /// Returns the index of an element in a row-major buffer of this shape.
 pub fn linear(coords: &[AffineExpr], shape: &Shape) -> AffineExpr {
     let strides = shape.strides();
-    coords.iter().zip(strides).fold(AffineExpr::default(), |sum, (form, stride)| sum.add_scaled(form, stride as i64))
+    coords.iter().zip(strides).fold(AffineExpr::default(), |sum, (index, stride)| sum.add_scaled(index, stride as i64))
 }
 
 /// Returns the coordinates in shape `dims` of the element at a row-major index.

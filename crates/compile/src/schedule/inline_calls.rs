@@ -103,17 +103,17 @@ impl CallInliner<'_> {
     /// Returns the inputs of the library kernels for attention's gradient: the output is replaced by the row sums of
     /// its product with the output gradient.
     fn attention_backward_inputs(&self, rewriter: &mut GraphRewriter, dtype: DType, inputs: &[NodeId]) -> Vec<NodeId> {
-        let (read, [output, logarithms, grad_output]) =
+        let (read, [output, logsumexp, grad_output]) =
             inputs.split_last_chunk().expect("an attention gradient has at least three inputs");
         let wide = accumulator(dtype);
         let shape = rewriter.node(*output).shape.clone();
-        let (rows, last) = (rewriter.node(*logarithms).shape.clone(), shape.ndim() - 1);
+        let (rows, last) = (rewriter.node(*logsumexp).shape.clone(), shape.ndim() - 1);
         let factors = [output, grad_output].map(|value| rewriter.cast(*value, wide));
         let products = rewriter.add(Op::Alu(Alu::Mul), &factors, shape.clone(), wide);
         let single = [&shape.dims()[..last], &[1]].concat();
         let mean = rewriter.add(Op::Reduce(ReduceOp::Sum, vec![last]), &[products], single, wide);
         let mean = rewriter.reshape(mean, rows);
-        [read, &[self.wide_value(rewriter, *logarithms, wide), mean, *grad_output]].concat()
+        [read, &[self.wide_value(rewriter, *logsumexp, wide), mean, *grad_output]].concat()
     }
 
     /// Replaces a call by a routine on wider elements. The result is rounded once, while the body would round every

@@ -99,10 +99,10 @@ impl Value {
     }
 
     /// Returns the index expression, if the value has one.
-    pub fn form(&self) -> Option<&AffineExpr> {
+    pub fn index_expr(&self) -> Option<&AffineExpr> {
         match self {
-            Value::Load(_, form) | Value::Index(form) => Some(form),
-            Value::InBounds(bound) => Some(&bound.form),
+            Value::Load(_, index) | Value::Index(index) => Some(index),
+            Value::InBounds(bound) => Some(&bound.index),
             Value::Const(_) | Value::ScalarInput(_) | Value::Alu(..) | Value::Cast(_) | Value::Bitcast(_) => None,
             Value::Reduce(..) | Value::Scan(..) => None,
         }
@@ -164,12 +164,12 @@ impl LoopNestBuilder<'_> {
         }
         let operands = value.operands().iter().all(|operand| self.speculatable[*operand]);
         let may_fault =
-            |atom: &AffineTerm| matches!(atom, AffineTerm::Read(number, _) if !self.is_safe_position(*number));
-        let positions = !value.form().is_some_and(|form| form.any_atom(&mut |atom| may_fault(atom)));
+            |term: &AffineTerm| matches!(term, AffineTerm::Read(number, _) if !self.is_safe_position(*number));
+        let positions = !value.index_expr().is_some_and(|index| index.any_term(&mut |term| may_fault(term)));
         let alone = match &value {
             Value::Load(..) => false,
             // Indices are unsigned, so a negative index is undefined.
-            Value::Index(form) => form.guaranteed_range().is_some_and(|(low, _)| low >= 0),
+            Value::Index(index) => index.guaranteed_range().is_some_and(|(low, _)| low >= 0),
             _ => true,
         };
         self.speculatable.push(operands && positions && alone);
@@ -395,11 +395,11 @@ impl fmt::Display for LoopNest {
         for (id, (value, dtype)) in self.values.iter().enumerate() {
             write!(f, "  %{id} = ")?;
             match value {
-                Value::Load(node, form) => write!(f, "n{}[{form}]", node.0)?,
+                Value::Load(node, index) => write!(f, "n{}[{index}]", node.0)?,
                 Value::Const(scalar) => write!(f, "{scalar}")?,
                 Value::ScalarInput(n) => write!(f, "slot {n}")?,
-                Value::Index(form) => write!(f, "position {form}")?,
-                Value::InBounds(bound) => write!(f, "0 <= {} < {}", bound.form, bound.extent)?,
+                Value::Index(index) => write!(f, "position {index}")?,
+                Value::InBounds(bound) => write!(f, "0 <= {} < {}", bound.index, bound.extent)?,
                 Value::Alu(alu, operands) => {
                     let operands: Vec<String> = operands.iter().map(|operand| format!("%{operand}")).collect();
                     write!(f, "{} {}", alu.name(), operands.join(", "))?;

@@ -106,11 +106,11 @@ fn operand(graph: &Graph, id: NodeId, dtype: DType) -> Option<(NodeId, Layout)> 
     }
 }
 
-fn layout(form: &AffineExpr, vars: &[LoopVar; 3]) -> Option<Layout> {
-    let plain = form.terms().iter().all(|(atom, factor)| matches!(atom, AffineTerm::Var(_)) && *factor > 0);
-    let stride = |var: LoopVar| form.coefficient(var).map_or(0, |factor| factor as usize);
-    (plain && form.offset() >= 0).then(|| Layout {
-        offset: form.offset() as usize,
+fn layout(index: &AffineExpr, vars: &[LoopVar; 3]) -> Option<Layout> {
+    let plain = index.terms().iter().all(|(term, factor)| matches!(term, AffineTerm::Var(_)) && *factor > 0);
+    let stride = |var: LoopVar| index.coefficient(var).map_or(0, |factor| factor as usize);
+    (plain && index.offset() >= 0).then(|| Layout {
+        offset: index.offset() as usize,
         batch: stride(vars[0]),
         row: stride(vars[1]),
         column: stride(vars[2]),

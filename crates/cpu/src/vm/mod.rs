@@ -1,4 +1,4 @@
-//! The vector machine: runs kernels without a compiler, one block of work-items at a time.
+//! The vector machine: a bytecode interpreter for kernels, each instruction of which processes a block of work-items with SIMD loops.
 //!
 //! In the order of the data flow: [`compile`] compiles a kernel to a [`program`]; [`launch`] divides a grid into blocks
 //! and the blocks among threads; [`exec`] runs the program on a block by calling the loops of [`ops`], which exist for

@@ -73,7 +73,7 @@ const NOT_SUPPORTED: i32 = 7;
 /// Free bytes required to create a handle: one takes 25 MiB of device memory, from 1.5 on 33 MiB.
 const ROOM: usize = 64 << 20;
 /// Largest extent of a matrix in bytes: 1.x drops the elements beyond it (hipBLASLt issue 2299).
-const LARGEST: usize = 1 << 31;
+const MAX_MATRIX_BYTES: usize = 1 << 31;
 /// Version 0.6 in the library's own counting; older ones have other constants.
 const OLDEST: i32 = 600;
 /// Workspace in bytes: none, because with one the library would split sums.
@@ -175,7 +175,7 @@ fn types(product: &Product, architecture: &str) -> Option<Types> {
     let reach = |(matrix, (rows, columns)): (Matrix, (usize, usize))| {
         (columns - 1).saturating_mul(matrix.leading).saturating_add(rows).saturating_mul(product.dtype.bytes())
     };
-    let large = product.matrices().into_iter().zip(product.stored()).any(|matrix| reach(matrix) > LARGEST);
+    let large = product.matrices().into_iter().zip(product.stored()).any(|matrix| reach(matrix) > MAX_MATRIX_BYTES);
     if product.tf32 || product.bias && halves || large {
         return None;
     }

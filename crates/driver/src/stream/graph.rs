@@ -18,7 +18,7 @@ use super::submit::{Encoder, SubLaunch};
 use crate::library::Handle;
 
 /// Minimum number of launches for a graph.
-const LEAST: usize = 4;
+const MIN_LAUNCHES: usize = 4;
 
 /// The functions for graphs, if the driver has all of them.
 #[derive(Clone, Copy)]
@@ -108,7 +108,7 @@ fn divide(steps: &[DeviceCommand], graphs: bool) -> Vec<Run> {
     let is_launch = |step: &DeviceCommand| matches!(step, DeviceCommand::Dispatch(_));
     for part in steps.chunk_by(|a, b| is_launch(a) == is_launch(b)) {
         let start = runs.last().map_or(0, |run| run.steps.end);
-        let whole = graphs && part.len() >= LEAST && part.first().is_some_and(is_launch);
+        let whole = graphs && part.len() >= MIN_LAUNCHES && part.first().is_some_and(is_launch);
         let launched = if whole { LaunchState::NotYet } else { LaunchState::OneByOne };
         runs.push(Run { steps: start..start + part.len(), launched });
     }

@@ -21,7 +21,7 @@ const NO_TIMING: u32 = 2;
 /// CU_STREAM_NON_BLOCKING and hipStreamNonBlocking: not synchronized with the default stream, which all users of the device share.
 const NON_BLOCKING: u32 = 1;
 /// Smallest block of pinned memory in bytes; block sizes are powers of two.
-const SMALLEST_BLOCK: usize = 64 << 10;
+const MIN_BLOCK_BYTES: usize = 64 << 10;
 /// Maximum number of bytes of free pinned memory that are cached.
 const KEPT_BYTES: usize = 64 << 20;
 
@@ -300,7 +300,7 @@ unsafe impl Sync for Block {}
 impl Block {
     /// Returns a block of at least `bytes` bytes with unspecified contents.
     pub fn new(context: &Arc<Context>, bytes: usize) -> Result<Block> {
-        let bytes = bytes.next_power_of_two().max(SMALLEST_BLOCK);
+        let bytes = bytes.next_power_of_two().max(MIN_BLOCK_BYTES);
         let idle = {
             let mut idle = locked(&context.idle_blocks);
             idle.iter().position(|block| block.bytes == bytes).map(|at| idle.swap_remove(at))

@@ -14,7 +14,7 @@ use crate::lock::locked;
 /// Largest write in bytes that is staged in pinned memory; larger ones are copied by the driver or waited for.
 const STAGE_LIMIT: usize = 1 << 20;
 /// Number of pending staged writes at which the oldest is waited for.
-const STAGED_MOST: usize = 16;
+const MAX_STAGED: usize = 16;
 /// Largest read in bytes that is asynchronous, through pinned memory.
 const PINNED_LIMIT: u64 = 64 << 20;
 
@@ -66,7 +66,7 @@ impl Queue {
     pub fn write(&self, to: u64, bytes: &[u8]) -> Result<()> {
         let mut staged = self.order();
         while let Some((event, _)) = staged.front() {
-            if staged.len() >= STAGED_MOST {
+            if staged.len() >= MAX_STAGED {
                 event.wait()?;
             } else if !event.is_done()? {
                 break;

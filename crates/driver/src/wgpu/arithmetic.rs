@@ -100,7 +100,7 @@ pub async fn computed(device: &WgpuDevice, example: Example<'_>) -> Result<Vec<u
         device.read(QueueId::DEFAULT, Region { offset: given, bytes: results, ..all })
     };
     let found = match run() {
-        Ok(ticket) => landed(ticket).await,
+        Ok(ticket) => read_bytes(ticket).await,
         Err(error) => Err(error),
     };
     device.free(alloc);
@@ -109,7 +109,7 @@ pub async fn computed(device: &WgpuDevice, example: Example<'_>) -> Result<Vec<u
 }
 
 /// Waits for a read and returns its bytes.
-async fn landed(ticket: Ticket) -> Result<Vec<u8>> {
+async fn read_bytes(ticket: Ticket) -> Result<Vec<u8>> {
     let done = |context: &mut Context<'_>| match ticket.poll() {
         Ok(false) if ticket.wake(context.waker()) => Poll::Pending,
         _ => Poll::Ready(()),

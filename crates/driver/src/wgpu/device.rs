@@ -18,7 +18,7 @@ use super::encode::{Encoder, Tables};
 use super::memory::{Allocation, MemoryBudget, landing};
 use super::open::{IN_BROWSER, Open, now};
 use super::program::{Program, build};
-use super::ticket::{HostBytes, Submitted};
+use super::ticket::{Readback, Submitted};
 use super::{bytes, info, subgroups, submit};
 use crate::lock::{exclusive, locked, shared};
 
@@ -72,7 +72,7 @@ impl WgpuDevice {
     /// The device cannot be opened.
     pub fn lose(&self) -> Result<()> {
         let used = self.used()?;
-        used.open.fate.lose("it was destroyed".to_string());
+        used.open.status.lose("it was destroyed".to_string());
         used.open.device.destroy();
         Ok(())
     }
@@ -127,7 +127,7 @@ impl WgpuDevice {
         Ok(Some(f64::from(u8::from(right))))
     }
 
-    fn copy_back(&self, used: &SharedState, from: Region) -> Result<(wgpu::SubmissionIndex, HostBytes)> {
+    fn copy_back(&self, used: &SharedState, from: Region) -> Result<(wgpu::SubmissionIndex, Readback)> {
         let tables = shared(&used.tables);
         let freed = || Error::mistake(format!("{}: {:?} was freed", self.info.device_string(), from.alloc));
         let allocation = tables.memory.get(from.alloc.0).cloned().ok_or_else(freed)?;
@@ -139,8 +139,8 @@ impl WgpuDevice {
         };
         let _order = locked(&used.order);
         let index = used.encoder(&tables, &self.target).submit(Some(&copy))?;
-        let landed = HostBytes::ask(&used.open, landing, from.offset - start, from.bytes)?;
-        Ok((index, landed))
+        let readback = Readback::map(&used.open, landing, from.offset - start, from.bytes)?;
+        Ok((index, readback))
     }
 }
 
@@ -154,7 +154,7 @@ impl SharedState {
     fn tables_for(&self, queue: QueueId) -> Result<RwLockReadGuard<'_, Tables>> {
         let tables = shared(&self.tables);
         if queue.0 > tables.queues {
-            let (label, last) = (&self.open.fate.label, tables.queues);
+            let (label, last) = (&self.open.status.label, tables.queues);
             return Err(Error::mistake(format!("{label}: no queue {}; the last one is {last}", queue.0)));
         }
         Ok(tables)
@@ -212,7 +212,7 @@ impl RawDevice for WgpuDevice {
 
     fn binary(&self, program: ProgramId) -> Option<Vec<u8>> {
         let program = shared(&self.used.get()?.tables).programs.get(program.0).cloned();
-        program?.binary(&self.target.name)
+        program?.cache_data(&self.target.name)
     }
 
     fn release(&self, program: ProgramId) {
@@ -250,24 +250,24 @@ impl RawDevice for WgpuDevice {
         }
         let open = &used.open;
         let doing = format_args!("writing {} bytes", bytes.len());
-        let freed = || Error::mistake(format!("{}: {:?} was freed", open.fate.label, to.alloc));
+        let freed = || Error::mistake(format!("{}: {:?} was freed", open.status.label, to.alloc));
         let allocation = tables.memory.get(to.alloc.0).ok_or_else(freed)?;
         let _order = locked(&used.order);
         // Whole words are written directly; the rest goes through a staging buffer.
         let direct = if to.offset.is_multiple_of(4) { bytes.len() & !3 } else { 0 };
         if direct > 0 {
-            open.ask(doing, || open.queue.write_buffer(&allocation.buffer, to.offset, &bytes[..direct]))?;
+            open.checked(doing, || open.queue.write_buffer(&allocation.buffer, to.offset, &bytes[..direct]))?;
         }
         let rest = &bytes[direct..];
         if rest.is_empty() {
             // Without a submission the write would not be executed.
-            return open.ask(doing, || open.submit([])).map(drop);
+            return open.checked(doing, || open.submit([])).map(drop);
         }
         let mut words = rest.to_vec();
         words.resize(rest.len().next_multiple_of(4), 0);
         let usage = BufferUsages::STORAGE | BufferUsages::COPY_DST;
         let descriptor = BufferDescriptor { label: None, size: words.len() as u64, usage, mapped_at_creation: false };
-        let staged = open.ask(doing, || {
+        let staged = open.checked(doing, || {
             let staged = open.device.create_buffer(&descriptor);
             open.queue.write_buffer(&staged, 0, &words);
             staged
@@ -284,8 +284,8 @@ impl RawDevice for WgpuDevice {
         if from.bytes == 0 {
             return Ok(Ticket::Done);
         }
-        let (index, landed) = self.copy_back(used, from)?;
-        Ok(Submitted::ticket(&used.open, index, None, Some(landed)))
+        let (index, readback) = self.copy_back(used, from)?;
+        Ok(Submitted::ticket(&used.open, index, None, Some(readback)))
     }
 
     fn read_into(&self, queue: QueueId, from: Region, bytes: &mut [u8]) -> Result<()> {
@@ -294,8 +294,8 @@ impl RawDevice for WgpuDevice {
         if bytes.is_empty() {
             return Ok(());
         }
-        let (_, landed) = self.copy_back(used, from)?;
-        landed.take(&used.open, |data| bytes.copy_from_slice(data))
+        let (_, readback) = self.copy_back(used, from)?;
+        readback.take(&used.open, |data| bytes.copy_from_slice(data))
     }
 
     fn synchronize(&self) -> Result<()> {

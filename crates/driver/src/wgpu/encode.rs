@@ -59,7 +59,7 @@ pub struct Encoder<'a> {
 impl Encoder<'_> {
     /// Encodes a command.
     pub fn step(&mut self, step: &DeviceCommand) -> Result<()> {
-        let label = &self.open.fate.label;
+        let label = &self.open.status.label;
         match step {
             DeviceCommand::Dispatch(dispatch) => self.dispatch(dispatch),
             DeviceCommand::Copy { from, to } => self.copy(from, to),
@@ -77,7 +77,7 @@ impl Encoder<'_> {
     }
 
     fn dispatch(&mut self, dispatch: &Dispatch) -> Result<()> {
-        let label = &self.open.fate.label;
+        let label = &self.open.status.label;
         let found = self.tables.programs.get(dispatch.program.0);
         let program = found.ok_or_else(|| Error::mistake(format!("{label}: {:?} was released", dispatch.program)))?;
         let pipeline = program.pipeline(self.open, dispatch.group_size)?;
@@ -166,7 +166,7 @@ impl Encoder<'_> {
         dispatch: &Dispatch,
         touched: Option<&[Range<u64>]>,
     ) -> Result<(Vec<u32>, BoundMemory)> {
-        let label = &self.open.fate.label;
+        let label = &self.open.status.label;
         let signature = &program.signature;
         let wrong = |what: String| {
             Error::mistake(format!(
@@ -234,7 +234,7 @@ impl Encoder<'_> {
         if !region.offset.is_multiple_of(align) {
             return Err(Error::unsupported(format!(
                 "{}: a buffer begins {} bytes into its memory, custom programs require multiples of {align}; copy it first",
-                self.open.fate.label, region.offset
+                self.open.status.label, region.offset
             )));
         }
         let (alloc, size) = (region.alloc.0, buffer.size());
@@ -313,7 +313,7 @@ impl Encoder<'_> {
     }
 
     fn memory(&self, region: &Region) -> Result<Arc<Allocation>> {
-        let freed = || Error::mistake(format!("{}: {:?} was freed", self.open.fate.label, region.alloc));
+        let freed = || Error::mistake(format!("{}: {:?} was freed", self.open.status.label, region.alloc));
         self.tables.memory.get(region.alloc.0).cloned().ok_or_else(freed)
     }
 }

@@ -1,4 +1,4 @@
-//! Maps `wgpu`'s errors to [`ErrorKind`].
+//! Maps `wgpu`'s errors to [`ErrorKind`], and keeps those that arrive outside of a call.
 
 use std::fmt::Display;
 use std::sync::Mutex;
@@ -7,17 +7,17 @@ use panoply_device::{Error, ErrorKind};
 
 use crate::lock::locked;
 
-/// Errors of a device that are not returned by calls.
-pub struct Fate {
+/// Whether a device is lost, and errors that `wgpu` reports by callback and not as the result of a call.
+pub struct DeviceStatus {
     /// The device's name in messages.
     pub label: String,
     lost: Mutex<Option<String>>,
     stray: Mutex<Option<String>>,
 }
 
-impl Fate {
-    pub fn new(label: String) -> Fate {
-        Fate { label, lost: Mutex::default(), stray: Mutex::default() }
+impl DeviceStatus {
+    pub fn new(label: String) -> DeviceStatus {
+        DeviceStatus { label, lost: Mutex::default(), stray: Mutex::default() }
     }
 
     /// Records that the device is lost; the first reason is kept.
@@ -93,15 +93,15 @@ mod tests {
 
     #[test]
     fn check_returns_stray_errors_once_and_device_loss_always() {
-        let fate = Fate::new("vulkan:0".into());
-        assert!(fate.check("waiting").is_ok());
-        fate.note_stray("one\ntwo".into());
-        let error = fate.check("waiting").unwrap_err();
+        let status = DeviceStatus::new("vulkan:0".into());
+        assert!(status.check("waiting").is_ok());
+        status.note_stray("one\ntwo".into());
+        let error = status.check("waiting").unwrap_err();
         assert_eq!((error.kind(), error.message()), (ErrorKind::Driver, "vulkan:0: waiting: one"));
-        assert!(fate.check("waiting").is_ok());
-        fate.lose("it was unplugged".into());
+        assert!(status.check("waiting").is_ok());
+        status.lose("it was unplugged".into());
         for _ in 0..2 {
-            let error = fate.check("waiting").unwrap_err();
+            let error = status.check("waiting").unwrap_err();
             assert!(error.is_device_lost() && error.message().contains("it was unplugged"), "{error}");
         }
     }

@@ -9,7 +9,7 @@ use naga::{AddressSpace, StorageAccess};
 use panoply_device::{BinaryFormat, Error, ErrorKind, Image, ParamType, Result, Signature};
 use wgpu::{PassthroughShaderEntryPoint, ShaderModuleDescriptorPassthrough};
 
-use super::spirv::SpirvModule;
+use super::spirv::WgslModule;
 use crate::spirv_words::words;
 
 /// Code that is passed to the API unchanged.
@@ -91,9 +91,9 @@ fn entry_point(words: &[u32], entry: &str) -> std::result::Result<GroupSize, Str
 }
 
 /// Returns the work-group size of a user's WGSL program, after checking that its bindings match those of a launch.
-pub fn check(understood: &SpirvModule, signature: &Signature, label: &str, entry: &str) -> Result<GroupSize> {
+pub fn check(module: &WgslModule, signature: &Signature, label: &str, entry: &str) -> Result<GroupSize> {
     let buffers = signature.params.iter().filter(|param| matches!(param, ParamType::Buffer(_))).count() as u32;
-    for (name, group, binding, space) in understood.bindings() {
+    for (name, group, binding, space) in module.bindings() {
         let fits = match space {
             AddressSpace::Uniform => (group, binding) == (0, 0) && signature.params.len() > buffers as usize,
             AddressSpace::Storage { .. } => group == 0 && (1..=buffers).contains(&binding),
@@ -107,12 +107,12 @@ pub fn check(understood: &SpirvModule, signature: &Signature, label: &str, entry
             return Err(Error::new(ErrorKind::CompileFailed, message));
         }
     }
-    Ok(understood.group(entry))
+    Ok(module.group(entry))
 }
 
 /// Returns true if a program only reads the buffer at a binding.
-pub fn only_reads(understood: &SpirvModule, binding: u32) -> bool {
-    understood.bindings().any(|(_, group, at, space)| {
+pub fn only_reads(module: &WgslModule, binding: u32) -> bool {
+    module.bindings().any(|(_, group, at, space)| {
         let reads = matches!(space, AddressSpace::Storage { access } if !access.contains(StorageAccess::STORE));
         (group, at) == (0, binding) && reads
     })

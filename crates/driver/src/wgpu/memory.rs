@@ -42,7 +42,7 @@ impl MemoryBudget {
 
     /// Allocates a buffer.
     pub fn allocate(&self, bytes: u64, open: &Open) -> Result<Allocation> {
-        let place = self.take(bytes, &open.fate.label)?;
+        let place = self.take(bytes, &open.status.label)?;
         let descriptor = BufferDescriptor {
             label: None,
             size: bytes.next_multiple_of(4),
@@ -50,7 +50,7 @@ impl MemoryBudget {
             mapped_at_creation: false,
         };
         let doing = format_args!("allocating {bytes} bytes");
-        let buffer = open.ask(doing, || open.device.create_buffer(&descriptor))?;
+        let buffer = open.checked(doing, || open.device.create_buffer(&descriptor))?;
         Ok(Allocation { buffer, _place: place })
     }
 
@@ -86,5 +86,5 @@ pub fn landing(open: &Open, bytes: u64) -> Result<Buffer> {
         usage: BufferUsages::MAP_READ | BufferUsages::COPY_DST,
         mapped_at_creation: false,
     };
-    open.ask(format_args!("reading {bytes} bytes"), || open.device.create_buffer(&descriptor))
+    open.checked(format_args!("reading {bytes} bytes"), || open.device.create_buffer(&descriptor))
 }

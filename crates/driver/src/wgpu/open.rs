@@ -15,7 +15,7 @@ use wgpu::{
 };
 
 use super::discovery::DiscoveredDevice;
-use super::errors::Fate;
+use super::errors::DeviceStatus;
 use super::info;
 use crate::lock::locked;
 
@@ -25,8 +25,8 @@ pub struct Open {
     pub device: wgpu::Device,
     /// Its only queue.
     pub queue: wgpu::Queue,
-    /// Errors that are not returned by calls.
-    pub fate: Arc<Fate>,
+    /// The device's name, and errors that are not returned by calls.
+    pub status: Arc<DeviceStatus>,
     /// Its limits.
     pub limits: wgpu::Limits,
     /// Its features.
@@ -40,7 +40,7 @@ pub struct Open {
     tickets: AtomicU64,
     /// Held while the API is polled or commands are submitted: polling on two threads at once makes wgpu-core 30 panic, because one thread
     /// finds no submissions left while the other's index is not reached yet.
-    looking: Mutex<()>,
+    polling: Mutex<()>,
 }
 
 /// True in a browser, where nothing can block and the API uses callbacks.
@@ -69,17 +69,17 @@ impl Open {
         let (device, queue) = place.adapter.request_device(&descriptor).await.map_err(|error| {
             Error::new(ErrorKind::Driver, format!("{label}: opening the device: {error}; update its driver"))
         })?;
-        let fate = Arc::new(Fate::new(label));
-        let (lost, stray) = (Arc::downgrade(&fate), Arc::downgrade(&fate));
+        let status = Arc::new(DeviceStatus::new(label));
+        let (lost, stray) = (Arc::downgrade(&status), Arc::downgrade(&status));
         device.set_device_lost_callback(move |reason, why| {
             // Dropping the last handle is reported as a loss too.
-            if let (Some(fate), DeviceLostReason::Unknown) = (lost.upgrade(), reason) {
-                fate.lose(why);
+            if let (Some(status), DeviceLostReason::Unknown) = (lost.upgrade(), reason) {
+                status.lose(why);
             }
         });
         device.on_uncaptured_error(Arc::new(move |error: wgpu::Error| {
-            if let Some(fate) = stray.upgrade() {
-                fate.note_stray(error.to_string());
+            if let Some(status) = stray.upgrade() {
+                status.note_stray(error.to_string());
             }
         }));
         let number = OPENED.fetch_add(1, Relaxed);
@@ -87,7 +87,7 @@ impl Open {
         Ok(Open {
             device,
             queue,
-            fate,
+            status,
             limits,
             features,
             translates,
@@ -98,16 +98,16 @@ impl Open {
             },
             number,
             tickets: AtomicU64::new(0),
-            looking: Mutex::new(()),
+            polling: Mutex::new(()),
         })
     }
 
-    /// Calls the API; returns the first error.
-    pub fn ask<T>(&self, doing: impl Display, call: impl FnOnce() -> T) -> Result<T> {
+    /// Calls the API within error scopes, and returns the first error. `doing` names the action in its message.
+    pub fn checked<T>(&self, doing: impl Display, call: impl FnOnce() -> T) -> Result<T> {
         let (answer, error) = self.observed(call);
         match error {
-            Some(error) => Err(self.fate.failed(doing, &error)),
-            None => self.fate.check(doing).map(|()| answer),
+            Some(error) => Err(self.status.failed(doing, &error)),
+            None => self.status.check(doing).map(|()| answer),
         }
     }
 
@@ -115,8 +115,8 @@ impl Open {
     pub fn build<T>(&self, entry: &str, call: impl FnOnce() -> T) -> Result<T> {
         let (answer, error) = self.observed(call);
         let Some(error) = error else { return Ok(answer) };
-        let label = &self.fate.label;
-        match self.fate.failed(format_args!("compiling {entry}"), &error) {
+        let label = &self.status.label;
+        match self.status.failed(format_args!("compiling {entry}"), &error) {
             lost if lost.is_device_lost() || lost.is_out_of_memory() => Err(lost),
             _ => {
                 let refusal = format!("{label}: the driver's compiler refused {entry}; its log follows");
@@ -143,12 +143,12 @@ impl Open {
 
     /// Submits command buffers to the queue.
     pub fn submit(&self, commands: impl IntoIterator<Item = wgpu::CommandBuffer>) -> SubmissionIndex {
-        let _alone = locked(&self.looking);
+        let _alone = locked(&self.polling);
         self.queue.submit(commands)
     }
 
     /// Polls the API for the completion of a submission, or of the last one; with `wait` until it is complete.
-    pub fn look(
+    pub fn poll(
         &self,
         index: Option<&SubmissionIndex>,
         wait: bool,
@@ -156,7 +156,7 @@ impl Open {
         let timeout = Some(if wait { TURN } else { Duration::ZERO });
         loop {
             let polled = {
-                let _alone = locked(&self.looking);
+                let _alone = locked(&self.polling);
                 self.device.poll(PollType::Wait { submission_index: index.cloned(), timeout })
             };
             match polled {
@@ -168,21 +168,21 @@ impl Open {
 
     /// Returns true if a submission is complete; with `wait` waits for it.
     pub fn is_done(&self, index: &SubmissionIndex, wait: bool) -> Result<bool> {
-        let polled = self.look(Some(index), wait);
-        self.fate.check("waiting")?;
+        let polled = self.poll(Some(index), wait);
+        self.status.check("waiting")?;
         match polled {
             Ok(_) => Ok(true),
             Err(PollError::Timeout) => Ok(false),
             Err(PollError::WrongSubmissionIndex(..)) => Err(Error::new(
                 ErrorKind::Driver,
-                format!("{}: waiting: no such submission; report this", self.fate.label),
+                format!("{}: waiting: no such submission; report this", self.status.label),
             )),
         }
     }
 
     /// Returns the error for a blocking call in a browser.
     pub fn cannot_wait(&self) -> Error {
-        let label = &self.fate.label;
+        let label = &self.status.label;
         Error::unsupported(format!(
             "{label}: programs cannot block in a browser; `.await` the results of `Buffer::read_async` and `Queue::record_event`"
         ))
@@ -194,11 +194,11 @@ impl Open {
             return Err(self.cannot_wait());
         }
         // Writes are executed with the next submission, so an empty one is made.
-        self.ask("waiting", || self.submit([]))?;
-        let waited = self.look(None, true);
-        self.fate.check("waiting")?;
+        self.checked("waiting", || self.submit([]))?;
+        let waited = self.poll(None, true);
+        self.status.check("waiting")?;
         waited.map(drop).map_err(|error| {
-            Error::new(ErrorKind::Driver, format!("{}: waiting: {error}; report this", self.fate.label))
+            Error::new(ErrorKind::Driver, format!("{}: waiting: {error}; report this", self.status.label))
         })
     }
 
@@ -216,7 +216,7 @@ impl Open {
 impl Drop for Open {
     fn drop(&mut self) {
         // Pending work is waited for before the device is dropped.
-        let _ = self.look(None, true);
+        let _ = self.poll(None, true);
     }
 }
 

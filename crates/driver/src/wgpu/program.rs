@@ -1,6 +1,7 @@
-//! Compiles source text to pipelines.
+//! Compiles programs (WGSL; SPIR-V, MSL and others as they are) to compute pipelines.
 //!
-//! A pipeline fixes the work-group size, so a kernel whose launches choose it has one pipeline for each size.
+//! A pipeline fixes the work-group size, so a kernel whose launches choose it has one pipeline for each size. Pipelines and
+//! bind groups are cached.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -20,7 +21,7 @@ use wgpu::{
 
 use super::external_kernel::{self, ExternalCode, GroupSize};
 use super::open::Open;
-use super::spirv::{self, SpirvModule};
+use super::spirv::{self, WgslModule};
 use crate::{binary_checksum, lock::locked};
 
 /// A compiled program with its pipelines, which are created per work-group size.
@@ -29,7 +30,7 @@ pub struct Program {
     pub entry: String,
     /// Signature of the entry point.
     pub signature: Signature,
-    /// Size of a launch's argument words in bytes.
+    /// Size in bytes of the uniform buffer with a launch's scalar arguments.
     pub words: u64,
     source: PipelineSource,
     constants: Vec<(String, f64)>,
@@ -37,18 +38,19 @@ pub struct Program {
     sized: bool,
     /// The work-group size that a user's program fixes.
     group: GroupSize,
-    bindings: BindGroupLayout,
+    bind_group_layout: BindGroupLayout,
     layout: PipelineLayout,
     /// The API's pipeline cache, for later processes.
     cache: Option<PipelineCache>,
     pipelines: Mutex<HashMap<[u32; 3], ComputePipeline>>,
-    bound: Mutex<HashMap<Vec<Window>, BindGroup>>,
+    /// Cached bind groups, by the memory that they bind.
+    bind_groups: Mutex<HashMap<Vec<Window>, BindGroup>>,
 }
 
 /// The source of pipelines.
 enum PipelineSource {
     /// A program that is translated to SPIR-V here.
-    SpirvModule(Box<SpirvModule>),
+    WgslModule(Box<WgslModule>),
     /// A program that `wgpu` translates.
     Module(ShaderModule),
     /// Code that is passed to the API unchanged.
@@ -64,22 +66,26 @@ pub struct Window {
 }
 
 /// Maximum number of cached bind groups of a program; beyond it the cache is cleared.
-const MOST_BOUND: usize = 64;
+const MAX_BIND_GROUPS: usize = 64;
 
 /// Maximum number of cached pipelines of a program; beyond it the cache is cleared.
-const MOST_PIPELINES: usize = 64;
+const MAX_PIPELINES: usize = 64;
 
 /// WGSL names of the work-group sizes, if a launch chooses them.
 const SIZES: [&str; 3] = ["items0", "items1", "items2"];
 
-/// Builds a program in a form that the device accepts. `constants` returns the values of pipeline constants by name.
+/// Builds a program in a form that the device accepts. `constants` returns the values of pipeline constants by name. `made_for`
+/// names the device and driver for which cached data must have been made.
+///
+/// # Errors
+/// The device does not accept the form, or the driver's compiler refuses the program.
 pub fn build(
     open: &Open,
     given: &DeviceProgram,
     made_for: &str,
     constants: &dyn Fn(&str) -> Result<Option<f64>>,
 ) -> Result<Program> {
-    let label = &open.fate.label;
+    let label = &open.status.label;
     match given {
         DeviceProgram::Text(text) if text.language == Language::Wgsl => from_text(open, text, None, constants),
         DeviceProgram::Binary { bytes, text } if text.language == Language::Wgsl => {
@@ -106,24 +112,24 @@ pub fn build(
 fn from_text(
     open: &Open,
     text: &SourceText,
-    before: Option<&[u8]>,
+    cached: Option<&[u8]>,
     constants: &dyn Fn(&str) -> Result<Option<f64>>,
 ) -> Result<Program> {
-    let label = &open.fate.label;
-    let understood = spirv::understand(&text.source, capabilities(open), label, &text.entry)?;
+    let label = &open.status.label;
+    let module = spirv::parse(&text.source, capabilities(open), label, &text.entry)?;
     let mut known = Vec::new();
-    for name in understood.overrides() {
+    for name in module.overrides() {
         if let Some(value) = constants(name)? {
             known.push((name.to_string(), value));
         }
     }
-    let sized = understood.overrides().any(|name| name == SIZES[0]);
+    let sized = module.overrides().any(|name| name == SIZES[0]);
     let hidden = text.signature.hidden;
-    let group = if hidden { None } else { external_kernel::check(&understood, &text.signature, label, &text.entry)? };
+    let group = if hidden { None } else { external_kernel::check(&module, &text.signature, label, &text.entry)? };
     let buffers = 1..=text.signature.params.len() as u32;
-    let read_only = buffers.filter(|binding| external_kernel::only_reads(&understood, *binding)).collect();
+    let read_only = buffers.filter(|binding| external_kernel::only_reads(&module, *binding)).collect();
     let source = if open.translates {
-        PipelineSource::SpirvModule(Box::new(understood))
+        PipelineSource::WgslModule(Box::new(module))
     } else {
         let descriptor = ShaderModuleDescriptor {
             label: Some(&text.entry),
@@ -134,12 +140,12 @@ fn from_text(
             || unsafe { open.device.create_shader_module_trusted(descriptor, ShaderRuntimeChecks::unchecked()) };
         PipelineSource::Module(open.build(&text.entry, module)?)
     };
-    let cache = cache(open, &text.entry, before)?;
+    let cache = cache(open, &text.entry, cached)?;
     let parts = PipelineParts { source, constants: known, sized, group, read_only, cache };
     Program::new(open, (&text.entry, &text.signature), parts)
 }
 
-/// The parts of a program.
+/// The parts of a [`Program`] that differ between its forms.
 struct PipelineParts {
     source: PipelineSource,
     constants: Vec<(String, f64)>,
@@ -173,7 +179,7 @@ fn capabilities(open: &Open) -> Capabilities {
     capabilities
 }
 
-/// Creates the bind group layout: the launch's argument words, then every buffer.
+/// Creates the bind group layout: the uniform buffer of scalar arguments at binding 0, then every buffer.
 fn layout(
     open: &Open,
     name: &str,
@@ -202,17 +208,18 @@ fn layout(
     })
 }
 
-/// Creates the API's cache for a program, initialized with earlier data of the same device.
-fn cache(open: &Open, entry: &str, before: Option<&[u8]>) -> Result<Option<PipelineCache>> {
+/// Creates the API's pipeline cache for a program, initialized with data that an earlier process saved; `None` if the device has
+/// no such cache.
+fn cache(open: &Open, entry: &str, data: Option<&[u8]>) -> Result<Option<PipelineCache>> {
     if !open.features.contains(Features::PIPELINE_CACHE) {
         return Ok(None);
     }
-    let descriptor = PipelineCacheDescriptor { label: None, data: before, fallback: true };
+    let descriptor = PipelineCacheDescriptor { label: None, data, fallback: true };
     // SAFETY: the data is complete and came from such a cache of this adapter and driver: its checksum covers their names.
     open.build(entry, || unsafe { open.device.create_pipeline_cache(&descriptor) }).map(Some)
 }
 
-/// Returns the size of a launch's argument words in bytes: whole vectors of four words.
+/// Returns the size in bytes of the uniform buffer with a launch's scalar arguments, in 32-bit words padded to vectors of four.
 fn words(signature: &Signature) -> u64 {
     let index = if signature.index_bits == 64 { 2 } else { 1 };
     let of = |param: &ParamType| match param {
@@ -232,8 +239,8 @@ fn words(signature: &Signature) -> u64 {
 impl Program {
     fn new(open: &Open, (entry, signature): (&str, &Signature), parts: PipelineParts) -> Result<Program> {
         let PipelineParts { source, constants, sized, group, read_only, cache } = parts;
-        let (bindings, layout) = layout(open, entry, signature, &read_only)?;
-        let (pipelines, bound) = (Mutex::default(), Mutex::default());
+        let (bind_group_layout, layout) = layout(open, entry, signature, &read_only)?;
+        let (pipelines, bind_groups) = (Mutex::default(), Mutex::default());
         let (entry, signature, words) = (entry.to_string(), signature.clone(), words(signature));
         let program = Program {
             entry,
@@ -243,11 +250,11 @@ impl Program {
             constants,
             sized,
             group,
-            bindings,
+            bind_group_layout,
             layout,
             cache,
             pipelines,
-            bound,
+            bind_groups,
         };
         // Compilation errors are reported here, not at the first launch; most launches use this work-group size.
         let likely = [256.min(open.limits.max_compute_invocations_per_workgroup), 1, 1];
@@ -258,7 +265,7 @@ impl Program {
     /// Returns the pipeline for a work-group size; creates it at the first use of the size.
     pub fn pipeline(&self, open: &Open, group: [u32; 3]) -> Result<ComputePipeline> {
         if let Some([x, y, z]) = self.group.filter(|own| *own != group) {
-            let (label, [a, b, c]) = (&open.fate.label, group);
+            let (label, [a, b, c]) = (&open.status.label, group);
             return Err(Error::mistake(format!(
                 "{label}: {} has groups of {x}×{y}×{z} in its source and {a}×{b}×{c} in the launch; make them equal",
                 self.entry
@@ -274,32 +281,32 @@ impl Program {
         if self.sized {
             constants.extend(SIZES.into_iter().zip(group.map(f64::from)));
         }
-        let pipeline = self.make(open, group, &constants)?;
-        if pipelines.len() >= MOST_PIPELINES {
+        let pipeline = self.create_pipeline(open, group, &constants)?;
+        if pipelines.len() >= MAX_PIPELINES {
             pipelines.clear();
         }
         pipelines.insert(key, pipeline.clone());
         Ok(pipeline)
     }
 
-    fn make(&self, open: &Open, group: [u32; 3], constants: &[(&str, f64)]) -> Result<ComputePipeline> {
+    fn create_pipeline(&self, open: &Open, group: [u32; 3], constants: &[(&str, f64)]) -> Result<ComputePipeline> {
         let entry = self.entry.as_str();
         let translated = match &self.source {
             PipelineSource::Module(_) | PipelineSource::ExternalCode(_) => None,
-            PipelineSource::SpirvModule(understood) => {
-                let label = &open.fate.label;
+            PipelineSource::WgslModule(module) => {
+                let label = &open.status.label;
                 let refused = |log| {
                     let message =
                         format!("{label}: {entry} cannot be translated to SPIR-V; the compiler's log follows");
                     Error::new(panoply_device::ErrorKind::CompileFailed, message).note(log)
                 };
-                Some(ExternalCode::SpirV(understood.translate(entry, constants, &open.preserved).map_err(refused)?))
+                Some(ExternalCode::SpirV(module.translate(entry, constants, &open.preserved).map_err(refused)?))
             }
         };
         open.build(entry, || {
             let code = match &self.source {
                 PipelineSource::ExternalCode(code) => Some(code),
-                PipelineSource::SpirvModule(_) | PipelineSource::Module(_) => translated.as_ref(),
+                PipelineSource::WgslModule(_) | PipelineSource::Module(_) => translated.as_ref(),
             };
             let passed = code.map(|code| {
                 // SAFETY: the words come from naga, which validated the program; only decorations were added. Bounds were proven or guarded
@@ -309,8 +316,8 @@ impl Program {
             let (module, constants) = match (&self.source, &passed) {
                 (_, Some(module)) => (module, &[][..]),
                 (PipelineSource::Module(module), None) => (module, constants),
-                (PipelineSource::SpirvModule(_) | PipelineSource::ExternalCode(_), None) => {
-                    unreachable!("such code is passed on above")
+                (PipelineSource::WgslModule(_) | PipelineSource::ExternalCode(_), None) => {
+                    unreachable!("SPIR-V and external code are shader modules of their own")
                 }
             };
             open.device.create_compute_pipeline(&ComputePipelineDescriptor {
@@ -325,7 +332,7 @@ impl Program {
     }
 
     /// Returns the API's cache data with a checksum; `None` if the API does not expose it.
-    pub fn binary(&self, made_for: &str) -> Option<Vec<u8>> {
+    pub fn cache_data(&self, made_for: &str) -> Option<Vec<u8>> {
         let data = self.cache.as_ref()?.get_data()?;
         Some(binary_checksum::seal(&data, made_for))
     }
@@ -333,8 +340,8 @@ impl Program {
     /// Returns the bind group of a launch; cached, because most launches repeat one.
     pub fn bind(&self, open: &Open, words: &Buffer, windows: &[(Window, &Buffer)]) -> Result<BindGroup> {
         let key: Vec<Window> = windows.iter().map(|(window, _)| *window).collect();
-        let mut bound = locked(&self.bound);
-        if let Some(group) = bound.get(&key) {
+        let mut bind_groups = locked(&self.bind_groups);
+        if let Some(group) = bind_groups.get(&key) {
             return Ok(group.clone());
         }
         let resource = |buffer, offset, bytes| {
@@ -345,21 +352,22 @@ impl Program {
             binding: i as u32 + 1,
             resource: resource(buffer, window.offset, window.bytes),
         }));
-        let descriptor = BindGroupDescriptor { label: Some(&self.entry), layout: &self.bindings, entries: &entries };
+        let descriptor =
+            BindGroupDescriptor { label: Some(&self.entry), layout: &self.bind_group_layout, entries: &entries };
         let doing = format_args!("binding the arguments of {}", self.entry);
-        let group = open.ask(doing, || open.device.create_bind_group(&descriptor))?;
-        if bound.len() >= MOST_BOUND {
-            bound.clear();
+        let group = open.checked(doing, || open.device.create_bind_group(&descriptor))?;
+        if bind_groups.len() >= MAX_BIND_GROUPS {
+            bind_groups.clear();
         }
         // Memory without an id is used by one launch only.
         if key.iter().all(|window| window.alloc != 0) {
-            bound.insert(key, group.clone());
+            bind_groups.insert(key, group.clone());
         }
         Ok(group)
     }
 
     /// Removes cached bind groups of an allocation, which would keep its memory alive.
     pub fn unbind(&self, alloc: u64) {
-        locked(&self.bound).retain(|windows, _| windows.iter().all(|window| window.alloc != alloc));
+        locked(&self.bind_groups).retain(|windows, _| windows.iter().all(|window| window.alloc != alloc));
     }
 }

@@ -10,16 +10,19 @@ use naga::valid::{Capabilities, ModuleInfo, ValidationFlags, Validator};
 use naga::{Expression, Statement};
 use panoply_device::{Error, ErrorKind, Result};
 
-/// A parsed and validated program.
-pub struct SpirvModule {
+/// A parsed and validated WGSL program.
+pub struct WgslModule {
     module: naga::Module,
     info: ModuleInfo,
     /// The version of SPIR-V: subgroups require 1.3, which every device with subgroups supports.
     version: (u8, u8),
 }
 
-/// Parses and validates a text.
-pub fn understand(source: &str, capabilities: Capabilities, label: &str, entry: &str) -> Result<SpirvModule> {
+/// Parses and validates a WGSL text.
+///
+/// # Errors
+/// The text is not valid with these capabilities, or has no entry point `entry`. `label` names the device in the message.
+pub fn parse(source: &str, capabilities: Capabilities, label: &str, entry: &str) -> Result<WgslModule> {
     let refused = |log: String| {
         Error::new(ErrorKind::CompileFailed, format!("{label}: {entry} is not valid WGSL; the compiler's log follows"))
             .note(log)
@@ -31,10 +34,10 @@ pub fn understand(source: &str, capabilities: Capabilities, label: &str, entry: 
         return Err(refused(format!("there is no entry point {entry}")));
     }
     let version = if capabilities.contains(Capabilities::SUBGROUP) { (1, 3) } else { (1, 0) };
-    Ok(SpirvModule { module, info, version })
+    Ok(WgslModule { module, info, version })
 }
 
-impl SpirvModule {
+impl WgslModule {
     /// Returns the names of the pipeline-overridable constants.
     pub fn overrides(&self) -> impl Iterator<Item = &str> {
         self.module.overrides.iter().filter_map(|(_, known)| known.name.as_deref())
@@ -62,7 +65,7 @@ impl SpirvModule {
         preserved: &[u32],
     ) -> std::result::Result<Vec<u32>, String> {
         let stage = naga::ShaderStage::Compute;
-        let module = self.settled(constants);
+        let module = self.without_unreachable_code(constants);
         let constants = constants.iter().map(|(name, value)| ((*name).to_string(), *value)).collect();
         let fixed =
             naga::back::pipeline_constants::process_overrides(&module, &self.info, Some((stage, entry)), &constants);
@@ -88,10 +91,10 @@ impl SpirvModule {
     }
 }
 
-impl SpirvModule {
+impl WgslModule {
     /// Returns the module without code that is unreachable with these constants: everything after a branch that a constant selects and that
     /// returns. Drivers that inline functions before constant folding take minutes otherwise.
-    fn settled(&self, constants: &[(&str, f64)]) -> naga::Module {
+    fn without_unreachable_code(&self, constants: &[(&str, f64)]) -> naga::Module {
         let mut module = self.module.clone();
         let naga::Module { functions, overrides, .. } = &mut module;
         for (_, function) in functions.iter_mut() {
@@ -197,9 +200,9 @@ mod tests {
 
     #[test]
     fn translate_decorates_every_float_operation() {
-        let understood = understand(SOURCE, Capabilities::empty(), "test", "main").expect("it is valid");
-        assert_eq!(understood.overrides().collect::<Vec<_>>(), ["width"]);
-        let words = understood.translate("main", &[("width", 64.0)], &[]).expect("it translates");
+        let module = parse(SOURCE, Capabilities::empty(), "test", "main").expect("it is valid");
+        assert_eq!(module.overrides().collect::<Vec<_>>(), ["width"]);
+        let words = module.translate("main", &[("width", 64.0)], &[]).expect("it translates");
         let mut decorated = Vec::new();
         let mut results = Vec::new();
         let mut at = HEADER;
@@ -218,8 +221,8 @@ mod tests {
 
     #[test]
     fn translate_declares_that_nan_is_kept() {
-        let understood = understand(SOURCE, Capabilities::empty(), "test", "main").expect("it is valid");
-        let words = understood.translate("main", &[("width", 64.0)], &[16, 32]).expect("it translates");
+        let module = parse(SOURCE, Capabilities::empty(), "test", "main").expect("it is valid");
+        let words = module.translate("main", &[("width", 64.0)], &[16, 32]).expect("it translates");
         let (mut seen, mut at) = (Vec::new(), HEADER);
         while at < words.len() {
             let length = (words[at] >> 16) as usize;
@@ -246,7 +249,7 @@ mod tests {
         );
         assert_eq!(seen[0], "capability", "{seen:?}");
         assert_eq!(
-            understood.translate("main", &[("width", 64.0)], &[]).expect("it translates").len(),
+            module.translate("main", &[("width", 64.0)], &[]).expect("it translates").len(),
             words.len() - 2 - 7 - 8
         );
     }
@@ -263,10 +266,10 @@ mod tests {
                 return named;
             }
             @compute @workgroup_size(1) fn main() { x[0] = f(x[0]); }";
-        let understood = understand(source, Capabilities::empty(), "test", "main").expect("it is valid");
+        let module = parse(source, Capabilities::empty(), "test", "main").expect("it is valid");
         // The instruction number of GLSL.std.450 is the fifth word of OpExtInst: Sqrt is 31, Fma 50.
         let calls = |fused: f64, number: u32| {
-            let words = understood.translate("main", &[("fused", fused)], &[]).expect("it translates");
+            let words = module.translate("main", &[("fused", fused)], &[]).expect("it translates");
             let mut at = HEADER;
             let mut count = 0;
             while at < words.len() {
@@ -280,9 +283,9 @@ mod tests {
     }
 
     #[test]
-    fn understand_reports_a_log_for_invalid_programs() {
+    fn parse_reports_a_log_for_invalid_programs() {
         for (source, entry) in [("fn main() { let x = 1u + 1i; }", "main"), ("nothing", "main"), (SOURCE, "other")] {
-            let error = understand(source, Capabilities::empty(), "test", entry).err().expect("it is rejected");
+            let error = parse(source, Capabilities::empty(), "test", entry).err().expect("it is rejected");
             assert!(error.is_compile_failed() && !error.notes().is_empty(), "{error}");
         }
     }

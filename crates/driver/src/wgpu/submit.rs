@@ -15,7 +15,7 @@ use super::open::{IN_BROWSER, Open};
 /// Size in bytes of the buffer for launches' argument words; a longer submission is split.
 pub const WORDS_BYTES: u64 = 256 << 10;
 /// Maximum number of timestamps of a query set, as specified by the API.
-const MOST_STAMPS: u32 = 4096;
+const MAX_STAMPS: u32 = 4096;
 
 /// Times of the commands of a submission.
 pub enum Times {
@@ -33,7 +33,7 @@ pub fn words_buffer(open: &Open) -> Result<Buffer> {
         usage: BufferUsages::UNIFORM | BufferUsages::COPY_DST,
         mapped_at_creation: false,
     };
-    open.ask("opening the device", || open.device.create_buffer(&descriptor))
+    open.checked("opening the device", || open.device.create_buffer(&descriptor))
 }
 
 impl Encoder<'_> {
@@ -49,12 +49,12 @@ impl Encoder<'_> {
     pub fn run_timed(mut self, steps: &[DeviceCommand]) -> Result<(SubmissionIndex, Times)> {
         let stamps = u32::try_from(2 * steps.len()).unwrap_or(u32::MAX);
         let tells = self.open.features.contains(Features::TIMESTAMP_QUERY_INSIDE_ENCODERS);
-        if !tells || stamps == 0 || stamps > MOST_STAMPS {
+        if !tells || stamps == 0 || stamps > MAX_STAMPS {
             return self.run_measured(steps);
         }
         let open = self.open;
         let set = QuerySetDescriptor { label: None, ty: QueryType::Timestamp, count: stamps };
-        let set = open.ask("measuring", || open.device.create_query_set(&set))?;
+        let set = open.checked("measuring", || open.device.create_query_set(&set))?;
         for (step, number) in steps.iter().zip((0..).step_by(2)) {
             self.commands.push(Command::Stamp { set: set.clone(), number });
             self.step(step)?;
@@ -64,7 +64,7 @@ impl Encoder<'_> {
         let bytes = u64::from(stamps) * 8;
         let usage = BufferUsages::QUERY_RESOLVE | BufferUsages::COPY_SRC;
         let resolved = BufferDescriptor { label: None, size: bytes, usage, mapped_at_creation: false };
-        let resolved = open.ask("measuring", || open.device.create_buffer(&resolved))?;
+        let resolved = open.checked("measuring", || open.device.create_buffer(&resolved))?;
         let at = landing(open, bytes)?;
         let resolve = |encoder: &mut CommandEncoder| {
             encoder.resolve_query_set(&set, 0..stamps, &resolved, 0);
@@ -104,7 +104,7 @@ impl Encoder<'_> {
     pub fn submit(&mut self, last: Option<&dyn Fn(&mut CommandEncoder)>) -> Result<SubmissionIndex> {
         let (commands, words) = (std::mem::take(&mut self.commands), std::mem::take(&mut self.words));
         let open = self.open;
-        open.ask("submitting work", || {
+        open.checked("submitting work", || {
             if !words.is_empty() {
                 open.queue.write_buffer(self.words_buffer, 0, &words);
             }

@@ -1,4 +1,4 @@
-//! Tickets of submitted work, and the bytes and times that they return.
+//! Tickets of submitted work (fences), with the bytes that it copied to the host and the times that the device recorded.
 
 use std::sync::{Arc, Mutex, OnceLock};
 use std::task::Waker;
@@ -10,58 +10,66 @@ use super::open::{IN_BROWSER, Open};
 use super::submit::Times;
 use crate::lock::locked;
 
-/// Bytes that a submission copied to the host.
-pub struct HostBytes {
+/// A mapped host buffer with bytes that a submission copied from the device.
+pub struct Readback {
     buffer: Buffer,
-    /// Number of bytes before the requested ones.
-    head: u64,
+    /// Position of the requested bytes in the buffer, in bytes.
+    offset: u64,
     /// Number of requested bytes.
     bytes: u64,
-    /// Completion of the mapping.
+    /// Called when the buffer is mapped, after the copy.
     callback: Arc<Callback>,
 }
 
-/// The state of a callback, which is called once.
+/// The state of a callback of the API, which is called once.
 #[derive(Default)]
 struct Callback {
-    fine: OnceLock<bool>,
+    /// Set by the call: true if the operation succeeded.
+    succeeded: OnceLock<bool>,
     /// Tasks that wait for the callback.
     waiting: Mutex<Vec<Waker>>,
 }
 
 impl Callback {
-    fn complete(&self, fine: bool) {
-        let _ = self.fine.set(fine);
+    fn complete(&self, succeeded: bool) {
+        let _ = self.succeeded.set(succeeded);
         std::mem::take(&mut *locked(&self.waiting)).into_iter().for_each(Waker::wake);
     }
 
-    /// Wakes a task when the callback was called.
+    /// Wakes a task when the callback is called, or now if it was called before.
     fn wake(&self, waker: &Waker) {
-        match self.fine.get() {
+        match self.succeeded.get() {
             Some(_) => waker.wake_by_ref(),
             None => locked(&self.waiting).push(waker.clone()),
         }
     }
 }
 
-impl HostBytes {
-    /// Maps a host buffer, after the submitted work.
-    pub fn ask(open: &Open, buffer: Buffer, head: u64, bytes: u64) -> Result<HostBytes> {
+impl Readback {
+    /// Starts to map a host buffer; it is mapped after the work submitted so far. `offset` and `bytes` select the bytes that
+    /// [`Readback::take`] returns.
+    ///
+    /// # Errors
+    /// The API refuses, or the device is lost.
+    pub fn map(open: &Open, buffer: Buffer, offset: u64, bytes: u64) -> Result<Readback> {
         let callback = Arc::new(Callback::default());
         let completed = callback.clone();
-        open.ask("reading", || {
+        open.checked("reading", || {
             buffer.slice(..).map_async(MapMode::Read, move |done| completed.complete(done.is_ok()))
         })?;
-        Ok(HostBytes { buffer, head, bytes, callback })
+        Ok(Readback { buffer, offset, bytes, callback })
     }
 
     /// Waits for the bytes and passes them to `with`.
+    ///
+    /// # Errors
+    /// The copy failed, or the device is lost; in a browser also if the bytes have not arrived, because nothing can block there.
     pub fn take<T>(&self, open: &Open, with: impl FnOnce(&[u8]) -> T) -> Result<T> {
-        let wrong = |what: &str| Error::new(ErrorKind::Driver, format!("{}: reading: {what}", open.fate.label));
+        let wrong = |what: &str| Error::new(ErrorKind::Driver, format!("{}: reading: {what}", open.status.label));
         loop {
-            let looked = if IN_BROWSER { None } else { Some(open.look(None, true)) };
-            open.fate.check("reading")?;
-            match (self.callback.fine.get(), looked) {
+            let polled = if IN_BROWSER { None } else { Some(open.poll(None, true)) };
+            open.status.check("reading")?;
+            match (self.callback.succeeded.get(), polled) {
                 (Some(true), _) => break,
                 (Some(false), _) => return Err(wrong("the copy failed")),
                 (None, None) => return Err(open.cannot_wait()),
@@ -70,17 +78,19 @@ impl HostBytes {
         }
         let view = self.buffer.slice(..).get_mapped_range();
         let view = view.map_err(|error| wrong(&format!("{error}; report this")))?;
-        let (head, bytes) = (self.head as usize, self.bytes as usize);
-        Ok(with(&view[head..head + bytes]))
+        let (offset, bytes) = (self.offset as usize, self.bytes as usize);
+        Ok(with(&view[offset..offset + bytes]))
     }
 }
 
-/// A pending submission or read.
+/// A pending submission, perhaps with bytes to read.
 pub struct Submitted {
+    /// Number of this submission, unique in the process; drawn on request.
     token: OnceLock<u64>,
     index: SubmissionIndex,
     times: Option<Times>,
-    landed: Mutex<Option<HostBytes>>,
+    /// Bytes to read, until they are taken.
+    readback: Mutex<Option<Readback>>,
     /// In browsers: the callback of the read, or of the submission, which is registered on request.
     callback: OnceLock<Arc<Callback>>,
     open: Arc<Open>,
@@ -88,10 +98,16 @@ pub struct Submitted {
 
 impl Submitted {
     /// Creates the ticket of a submission.
-    pub fn ticket(open: &Arc<Open>, index: SubmissionIndex, times: Option<Times>, landed: Option<HostBytes>) -> Ticket {
-        let callback = landed.as_ref().map_or_else(OnceLock::new, |landed| OnceLock::from(landed.callback.clone()));
-        let (open, landed, token) = (open.clone(), Mutex::new(landed), OnceLock::new());
-        Ticket::Pending(Arc::new(Submitted { token, index, times, landed, callback, open }))
+    pub fn ticket(
+        open: &Arc<Open>,
+        index: SubmissionIndex,
+        times: Option<Times>,
+        readback: Option<Readback>,
+    ) -> Ticket {
+        let callback =
+            readback.as_ref().map_or_else(OnceLock::new, |readback| OnceLock::from(readback.callback.clone()));
+        let (open, readback, token) = (open.clone(), Mutex::new(readback), OnceLock::new());
+        Ticket::Pending(Arc::new(Submitted { token, index, times, readback, callback, open }))
     }
 
     fn callback(&self) -> &Callback {
@@ -107,8 +123,8 @@ impl Submitted {
 impl Pending for Submitted {
     fn poll(&self) -> Result<bool> {
         if IN_BROWSER {
-            let callback = self.callback().fine.get().is_some();
-            return self.open.fate.check("waiting").map(|()| callback);
+            let callback = self.callback().succeeded.get().is_some();
+            return self.open.status.check("waiting").map(|()| callback);
         }
         self.open.is_done(&self.index, false)
     }
@@ -131,8 +147,8 @@ impl Pending for Submitted {
         if !matches!(self.poll(), Ok(true)) {
             return None;
         }
-        let landed = locked(&self.landed).take()?;
-        landed.take(&self.open, <[u8]>::to_vec).ok()
+        let readback = locked(&self.readback).take()?;
+        readback.take(&self.open, <[u8]>::to_vec).ok()
     }
 
     fn times(&self) -> Vec<StepTime> {
@@ -140,9 +156,9 @@ impl Pending for Submitted {
             None => Vec::new(),
             Some(Times::Measured(times)) => times.clone(),
             Some(Times::Ticks { at, steps, ns_per_tick }) => {
-                let landed = HostBytes::ask(&self.open, at.clone(), 0, *steps as u64 * 16);
-                let read = landed.and_then(|landed| {
-                    landed.take(&self.open, |bytes| {
+                let readback = Readback::map(&self.open, at.clone(), 0, *steps as u64 * 16);
+                let read = readback.and_then(|readback| {
+                    readback.take(&self.open, |bytes| {
                         let ticks =
                             bytes.chunks_exact(8).map(|tick| u64::from_le_bytes(tick.try_into().unwrap_or_default()));
                         ticks.map(|tick| (tick as f64 * ns_per_tick) as u64).collect::<Vec<u64>>()

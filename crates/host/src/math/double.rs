@@ -20,7 +20,7 @@ pub use round::{ceil, floor, fma, rem, round, rsqrt, sqrt, trunc};
 pub use tanh::tanh;
 pub use trig::{NEAR, cos, cos_near, sin, sin_near, tan, tan_near};
 
-use super::Isa;
+use super::MathIsa;
 
 /// 3 * 2^51: adding it to a number below 2^51 rounds that number to an integer, in the low bits of the sum.
 pub(super) const SHIFT: f64 = 6_755_399_441_055_744.0;
@@ -30,13 +30,13 @@ const SIGN: u64 = 1 << 63;
 
 /// Returns `a * b + c`, with one rounding if the machine has fused multiply-add. Only for code that is correct either way.
 #[inline(always)]
-pub(super) fn mad<I: Isa>(a: f64, b: f64, c: f64) -> f64 {
+pub(super) fn mad<I: MathIsa>(a: f64, b: f64, c: f64) -> f64 {
     if I::FUSED { a.mul_add(b, c) } else { a * b + c }
 }
 
 /// Evaluates a polynomial by Horner's rule; coefficients start with the lowest degree.
 #[inline(always)]
-pub(super) fn poly<I: Isa, const N: usize>(x: f64, coefficients: [f64; N]) -> f64 {
+pub(super) fn poly<I: MathIsa, const N: usize>(x: f64, coefficients: [f64; N]) -> f64 {
     let mut sum = coefficients[N - 1];
     let mut n = N - 1;
     while n > 0 {

@@ -8,7 +8,7 @@ macro_rules! rests {
     ($float:ident, $lower:literal) => {
         /// Returns the rounded product and its exact error (Dekker; Veltkamp's split by masking).
         #[inline(always)]
-        fn product_and_rest<I: Isa>(a: $float, b: $float) -> ($float, $float) {
+        fn product_and_rest<I: MathIsa>(a: $float, b: $float) -> ($float, $float) {
             let product = a * b;
             if I::FUSED {
                 return (product, a.mul_add(b, -product));
@@ -38,7 +38,7 @@ macro_rules! power {
     ($float:ident) => {
         /// Returns x to the power y, as C's `pow`.
         #[inline(always)]
-        pub fn pow<I: Isa>(x: $float, y: $float) -> $float {
+        pub fn pow<I: MathIsa>(x: $float, y: $float) -> $float {
             let a = x.abs();
             let (log, log_low) = log2::<I>(a);
             let log = if a < $float::INFINITY { log } else { $float::INFINITY };
@@ -59,7 +59,7 @@ macro_rules! power {
 
         /// Returns log2 of a positive number as a sum of two.
         #[inline(always)]
-        fn log2<I: Isa>(x: $float) -> ($float, $float) {
+        fn log2<I: MathIsa>(x: $float) -> ($float, $float) {
             let (e, m) = split(x);
             // s = (m - 1) / (m + 1); m - 1 is exact.
             let top = m - 1.0;

@@ -22,7 +22,7 @@ pub use round::{ceil, floor, fma, round, rsqrt, sqrt, trunc};
 pub use tanh::tanh;
 pub use trig::{NEAR, cos, cos_near, sin, sin_near, tan, tan_near};
 
-use super::Isa;
+use super::MathIsa;
 
 /// 3 * 2^22: adding it to a number below 2^22 rounds that number to an integer, in the low bits of the sum.
 const SHIFT: f32 = 12_582_912.0;
@@ -32,13 +32,13 @@ const SIGN: u32 = 1 << 31;
 
 /// Returns `a * b + c`, with one rounding if the machine has fused multiply-add. Only for code that is correct either way.
 #[inline(always)]
-fn mad<I: Isa>(a: f32, b: f32, c: f32) -> f32 {
+fn mad<I: MathIsa>(a: f32, b: f32, c: f32) -> f32 {
     if I::FUSED { a.mul_add(b, c) } else { a * b + c }
 }
 
 /// Evaluates a polynomial by Horner's rule; coefficients start with the lowest degree.
 #[inline(always)]
-fn poly<I: Isa, const N: usize>(x: f32, coefficients: [f32; N]) -> f32 {
+fn poly<I: MathIsa, const N: usize>(x: f32, coefficients: [f32; N]) -> f32 {
     let mut sum = coefficients[N - 1];
     let mut n = N - 1;
     while n > 0 {

@@ -9,7 +9,7 @@ use crate::dtype::{DType, Scalar};
 /// width]`, keys `[batch, key_heads, keys, width]`, and values `[batch, key_heads, keys, depth]`.
 ///
 /// `heads` is a multiple of `key_heads`; neighboring heads share keys. A query that attends to no key gives zeros, and minus infinity as
-/// its logarithm.
+/// its log-sum-exp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Attention {
     /// Element type of all buffers except the mask.
@@ -86,19 +86,19 @@ impl Attention {
         3 + usize::from(self.mask.is_some())
     }
 
-    fn result(&self) -> Option<u64> {
+    fn output_elems(&self) -> Option<u64> {
         product(&[self.batch, self.heads, self.queries, self.depth])
     }
 
-    fn rows(&self) -> Option<u64> {
+    fn logsumexp_elems(&self) -> Option<u64> {
         product(&[self.batch, self.heads, self.queries])
     }
 
     pub(super) fn operand(&self, at: usize) -> Option<Operand> {
         match at.checked_sub(self.inputs()) {
             None => self.input(at),
-            Some(0) => Some(Operand::written("output", self.dtype, self.result())),
-            Some(1) => Some(Operand::written("logarithms", self.dtype, self.rows())),
+            Some(0) => Some(Operand::written("output", self.dtype, self.output_elems())),
+            Some(1) => Some(Operand::written("logsumexp", self.dtype, self.logsumexp_elems())),
             Some(_) => None,
         }
     }
@@ -110,9 +110,9 @@ impl Attention {
         };
         match at.checked_sub(self.inputs()) {
             None => self.input(at),
-            Some(0) => Some(Operand::read("output", self.dtype, self.result())),
-            Some(1) => Some(Operand::read("logarithms", self.dtype, self.rows())),
-            Some(2) => Some(Operand::read("output gradient", self.dtype, self.result())),
+            Some(0) => Some(Operand::read("output", self.dtype, self.output_elems())),
+            Some(1) => Some(Operand::read("logsumexp", self.dtype, self.logsumexp_elems())),
+            Some(2) => Some(Operand::read("output gradient", self.dtype, self.output_elems())),
             Some(3) => written("query gradient", 0),
             Some(4) => written("key gradient", 1),
             Some(5) => written("value gradient", 2),

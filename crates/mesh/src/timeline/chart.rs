@@ -20,7 +20,7 @@ const NEAR: f64 = 0.5;
 const TICKS: f64 = 8.0;
 
 /// Characters of a name that are shown in a row.
-const MOST_CHARACTERS: usize = 32;
+const MAX_CHARACTERS: usize = 32;
 
 /// Colors that readers with color vision deficiencies can tell apart. Source: M. Okabe and K. Ito, *Color Universal Design*, 2008.
 fn color(kind: EventKind) -> &'static str {
@@ -140,7 +140,7 @@ fn seconds(time: f64) -> String {
 }
 
 fn shortened(name: &str) -> String {
-    match name.char_indices().nth(MOST_CHARACTERS) {
+    match name.char_indices().nth(MAX_CHARACTERS) {
         Some((end, _)) => format!("{}…", &name[..end]),
         None => name.to_string(),
     }

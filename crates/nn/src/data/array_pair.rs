@@ -8,7 +8,7 @@ use panoply_tensor::{DType, Error, Result, Scalar};
 use super::labels::{Keys, NumericLabels, classes_among};
 use super::npy::{Array, Content};
 use super::npz::Archive;
-use super::reader::{DataFormat, FileKind, InferenceData, Label, LabeledData, MOST_CLASSES, Task, kind, name};
+use super::reader::{DataFormat, FileKind, InferenceData, Label, LabeledData, MAX_CLASSES, Task, kind, name};
 use super::{Dataset, MissingRows, ReadBudget, idx, offsets};
 
 /// Location of an array: a whole file, or a name within an archive.
@@ -256,8 +256,8 @@ fn pair(examples: &ArrayLocation, classes: &ArrayLocation, budget: &ReadBudget) 
     let width: usize = lengths.iter().product();
     let labels = classes.labels(features.len().checked_div(width).unwrap_or(0), budget)?;
     let names = classes_among(&labels.iter().map(String::as_str).collect::<Vec<&str>>());
-    if names.len() > MOST_CLASSES {
-        let message = format!("{classes}: {} classes; at most {MOST_CLASSES} are supported", names.len());
+    if names.len() > MAX_CLASSES {
+        let message = format!("{classes}: {} classes; at most {MAX_CLASSES} are supported", names.len());
         return Err(Error::corrupt(message).note("use `--task regression` for numbers"));
     }
     if names.len() < 2 {

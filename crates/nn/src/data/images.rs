@@ -26,7 +26,7 @@ pub struct Images {
 const ENDINGS: [&str; 8] = ["bmp", "gif", "jpeg", "jpg", "png", "tif", "tiff", "webp"];
 
 /// Maximum nesting of folders: a link to a parent folder would recurse without end.
-const MOST_DEPTH: usize = 16;
+const MAX_DEPTH: usize = 16;
 
 /// Folder names of data set splits, which are not classes.
 const PARTS: [&str; 7] = ["train", "training", "val", "valid", "validation", "test", "testing"];
@@ -114,8 +114,8 @@ impl SplitFolder {
 
 /// Collects the images of a folder and its sub-folders, and the files that are not images.
 fn collect(folder: &Path, depth: usize, images: &mut Vec<PathBuf>, skipped: &mut Vec<PathBuf>) -> Result<()> {
-    if depth > MOST_DEPTH {
-        let message = format!("{}: folders are nested more than {MOST_DEPTH} deep", folder.display());
+    if depth > MAX_DEPTH {
+        let message = format!("{}: folders are nested more than {MAX_DEPTH} deep", folder.display());
         return Err(Error::mistake(message).note("check for links to a parent folder"));
     }
     for path in entries(folder)? {

@@ -15,7 +15,7 @@ use super::prefetch::Prefetcher;
 use super::{Batch, Cuts, Dataset};
 
 /// Maximum number of threads; more do not increase the speed.
-const MOST_THREADS: usize = 64;
+const MAX_THREADS: usize = 64;
 
 /// An example that a transform can change.
 #[derive(Debug)]
@@ -84,7 +84,7 @@ impl DataLoader {
     /// Sets the number of threads, at most 64, each of which prepares batches ahead. With 0, a batch is made when it is requested.
     #[must_use]
     pub fn num_workers(mut self, threads: usize) -> DataLoader {
-        self.threads = threads.min(MOST_THREADS);
+        self.threads = threads.min(MAX_THREADS);
         self
     }
 

@@ -310,7 +310,7 @@ pub enum Task {
 }
 
 /// Maximum number of classes; more indicate a wrong label column.
-pub(super) const MOST_CLASSES: usize = 10_000;
+pub(super) const MAX_CLASSES: usize = 10_000;
 
 /// Loads the built-in handwritten digits as images with one channel.
 ///

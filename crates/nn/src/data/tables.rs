@@ -18,7 +18,7 @@ use super::csv::{CsvOptions, CsvTable};
 use super::labels::{Keys, NumericLabels, Spellings, classes_among};
 use super::numbers::number;
 use super::read_progress::{FITTED, ReadProgress, SEPARATED};
-use super::reader::{DataFormat, LabeledData, MOST_CLASSES, MissingValues, ReadOptions, SequenceColumn, Task, name};
+use super::reader::{DataFormat, LabeledData, MAX_CLASSES, MissingValues, ReadOptions, SequenceColumn, Task, name};
 use super::{Dataset, MissingRows, ReadBudget, Targets};
 use columns::columns_of;
 pub(super) use columns::{is_missing, lacks_number, most_frequent, replacement};
@@ -425,7 +425,7 @@ fn class_targets(examples: &TableExamples<'_>, label: usize, words: &[&str]) -> 
         let message = format!("{}: {what}", examples.path.display());
         return Err(Error::corrupt(message).note("classification needs rows of at least two classes"));
     }
-    if classes.len() < 2 || classes.len() > MOST_CLASSES {
+    if classes.len() < 2 || classes.len() > MAX_CLASSES {
         let (named, what) =
             (&examples.table.names[label], if examples.sequence.is_some() { "sequences" } else { "rows" });
         let message =

@@ -13,7 +13,7 @@ use super::{Dataset, ReadBudget, TextEncoding, csv, read_text};
 pub const DEFAULT_CONTEXT_LENGTH: usize = 64;
 
 /// Maximum vocabulary size; a file with more distinct characters is not considered text.
-const MOST_CHARACTERS: usize = 8192;
+const MAX_CHARACTERS: usize = 8192;
 
 /// Reads a text in an encoding; UTF-8, or UTF-16 if its bytes are that, if `None`.
 ///
@@ -70,7 +70,7 @@ pub fn known_characters(text: &str, vocabulary: &[char], path: &Path) -> (String
 /// Returns windows of `time` characters that follow each other. Characters at the end that fill no window are left out.
 pub fn windows(text: &str, vocabulary: &[char], time: usize, path: &Path) -> Result<Dataset> {
     let wrong = |what: String| Error::corrupt(format!("{}: {what}", path.display()));
-    if vocabulary.len() > MOST_CHARACTERS {
+    if vocabulary.len() > MAX_CHARACTERS {
         return Err(wrong(format!("{} distinct characters are too many for a text", vocabulary.len())));
     }
     let tokens = encode(text, vocabulary).map_err(|(line, letter)| {

@@ -7,10 +7,10 @@ use super::layer_spec::{LayerSpec, RnnSpec, TransformerEncoderSpec};
 use super::{Network, shape};
 
 /// Maximum number of arrays in a network that is built.
-pub(super) const MOST_ARRAYS: u128 = 1 << 20;
+pub(super) const MAX_ARRAYS: u128 = 1 << 20;
 
 /// Maximum number of elements in norms and standardization layers, which are allocated when a network is built: 1 GiB in f32.
-pub(super) const MOST_STORED: u128 = 1 << 28;
+pub(super) const MAX_STORED: u128 = 1 << 28;
 
 /// Size of parameters and buffers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -30,7 +30,7 @@ use super::{LayerSpec, Loss, LossKind, Network, shape};
 use crate::nearest::with_nearest;
 
 /// Maximum size of a file.
-const MOST_BYTES: usize = 1 << 20;
+const MAX_BYTES: usize = 1 << 20;
 
 /// The deserialized file, before its layers are parsed.
 #[derive(Deserialize)]
@@ -107,10 +107,10 @@ impl Network {
         let failed = |error| Error::io(format!("cannot read {}", path.display()), error);
         let mut bytes = Vec::new();
         let file = std::fs::File::open(path).map_err(failed)?;
-        file.take(MOST_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(failed)?;
+        file.take(MAX_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(failed)?;
         let wrong = |what: String| Error::corrupt(format!("{}: {what}", path.display()));
-        if bytes.len() > MOST_BYTES {
-            return Err(wrong(format!("the file is larger than {MOST_BYTES} bytes")));
+        if bytes.len() > MAX_BYTES {
+            return Err(wrong(format!("the file is larger than {MAX_BYTES} bytes")));
         }
         let text = String::from_utf8(bytes).map_err(|error| wrong(error.to_string()).with_source(error))?;
         parse(&text).map_err(|(line, what)| Error::corrupt(format!("{}:{line}: {what}", path.display())))

@@ -7,10 +7,10 @@ use super::size;
 use crate::layers::Nonlinearity;
 
 /// Largest allowed size; a larger one is considered a typing error.
-const MOST: usize = 1 << 24;
+const MAX_SIZE: usize = 1 << 24;
 
 /// Maximum number of decoder blocks.
-const MOST_BLOCKS: usize = 1 << 12;
+const MAX_BLOCKS: usize = 1 << 12;
 
 /// Returns the input shape of each layer followed by the output shape, or the position and message of the first layer that does not fit.
 pub(crate) fn through(layers: &[LayerSpec], input: &[usize]) -> Result<Vec<Vec<usize>>, (usize, String)> {
@@ -218,8 +218,8 @@ impl LayerSpec {
                 if source.layers.is_empty() {
                     return Err("memory: the list is empty".to_string());
                 }
-                if !(1..=MOST_BLOCKS).contains(&decoder.num_layers) {
-                    return Err(format!("num_layers {} is not in 1 ..= {MOST_BLOCKS}", decoder.num_layers));
+                if !(1..=MAX_BLOCKS).contains(&decoder.num_layers) {
+                    return Err(format!("num_layers {} is not in 1 ..= {MAX_BLOCKS}", decoder.num_layers));
                 }
                 let decoded = of_part(layers, input)?;
                 let output = decoder.block().output(&decoded)?;
@@ -356,11 +356,11 @@ fn grouped(groups: usize, inputs: usize, outputs: usize) -> Result<usize, String
 }
 
 fn within(field: &str, count: usize) -> Result<usize, String> {
-    if count == 0 { Err(format!("{field} 0 is not in 1 ..= {MOST}")) } else { within_or_zero(field, count) }
+    if count == 0 { Err(format!("{field} 0 is not in 1 ..= {MAX_SIZE}")) } else { within_or_zero(field, count) }
 }
 
 fn within_or_zero(field: &str, count: usize) -> Result<usize, String> {
-    if count <= MOST { Ok(count) } else { Err(format!("{field} {count} is above {MOST}")) }
+    if count <= MAX_SIZE { Ok(count) } else { Err(format!("{field} {count} is above {MAX_SIZE}")) }
 }
 
 fn positive(field: &str, number: f64) -> Result<(), String> {

@@ -37,7 +37,7 @@ impl Default for GradScaler {
 
 impl GradScaler {
     /// Smallest scale: if gradients overflow below it, the loss itself is too large and training fails.
-    pub const SMALLEST: f64 = 1.0 / 65536.0;
+    pub const MIN_SCALE: f64 = 1.0 / 65536.0;
 
     /// Updates the scale after a step. Returns true if the step is applied (`finite`), false if it is skipped.
     pub fn update(&mut self, finite: bool) -> bool {

@@ -501,7 +501,7 @@ impl<R: UpdateRule> Optimizer<R> {
             }
             Some(scale) => {
                 let applied = scale.update(finite.is_finite());
-                if !applied && scale.scale < GradScaler::SMALLEST {
+                if !applied && scale.scale < GradScaler::MIN_SCALE {
                     let message = format!(
                         "step {step} overflows even at the smallest loss scale: {}",
                         checked.not_finite(wait_mode, grad_finite).await?

@@ -43,7 +43,7 @@ struct Kernel {
 }
 
 /// Exceeds the number of operands of any launch or routine.
-const MOST_OPERANDS: usize = 256;
+const MAX_OPERANDS: usize = 256;
 
 /// Returns every kind of target, and whether it offers library routines.
 fn targets() -> Vec<(Target, bool)> {
@@ -103,7 +103,7 @@ impl Asked {
     fn of(null: &NullDevice) -> Asked {
         let mut asked = Asked::default();
         for (_, step) in null.take_steps() {
-            asked.bytes += (0..MOST_OPERANDS).filter_map(|at| step.region(at)).map(|region| region.bytes).sum::<u64>();
+            asked.bytes += (0..MAX_OPERANDS).filter_map(|at| step.region(at)).map(|region| region.bytes).sum::<u64>();
             match &step {
                 DeviceCommand::Dispatch(dispatch) => {
                     asked.launches += 1;

@@ -60,7 +60,7 @@ struct Pair {
 }
 
 /// Maximum number of elements; larger arrays would not test more.
-const MOST: usize = 3000;
+const MAX_ELEMS: usize = 3000;
 
 impl Pair {
     fn check(&self, what: &str) {
@@ -94,7 +94,7 @@ impl Pair {
                 turned.invert_axis(Axis(axis));
                 Pair { tensor: tensor.flip(along), array: turned }
             }
-            4 if rank < 5 && array.len() < MOST / 3 => {
+            4 if rank < 5 && array.len() < MAX_ELEMS / 3 => {
                 let wide = array.clone().insert_axis(Axis(axis));
                 let mut dims = wide.shape().to_vec();
                 dims[axis] = 1 + draw.below(3);
@@ -112,7 +112,7 @@ impl Pair {
                 let split = array.to_shape(dims).unwrap().to_owned();
                 Pair { tensor: tensor.unflatten(along, &[length / 2, 2]), array: split }
             }
-            _ if array.len() < MOST / 2 => {
+            _ if array.len() < MAX_ELEMS / 2 => {
                 let (before, after) = (draw.below(3), draw.below(3));
                 let mut widths = vec![(0, 0); rank];
                 widths[axis] = (before, after);
@@ -150,7 +150,7 @@ fn chain(seed: u64) {
     for _ in 0..14 {
         let from = pairs[draw.below(pairs.len())].clone();
         let mut next = from.view(&mut draw).view(&mut draw);
-        if draw.below(3) == 0 && next.array.len() < MOST {
+        if draw.below(3) == 0 && next.array.len() < MAX_ELEMS {
             let mut turned = next.array.clone();
             turned.invert_axis(Axis(0));
             next = Pair { tensor: &next.tensor + next.tensor.flip(0), array: &next.array + &turned };

@@ -5,12 +5,12 @@
 //! the scores. A thread takes heads that share keys and processes their queries block by block, with the gradients of
 //! all keys and values in scratch memory.
 
-use panoply_host::isa::{Isa, Machine};
+use panoply_host::isa::{Isa, Simd};
 use panoply_host::pool::Pool;
 use panoply_host::simd::{self, Real, Task};
 use panoply_ir::routine::Attention;
 
-use super::{Head, Inputs, KEYS, QUERIES, Row, base, factor, transpose, whole_rows, work};
+use super::{Head, Inputs, KEYS, PerQuery, QUERIES, factor, max_or_zero, padded_rows, transpose, work};
 use crate::tile::Product;
 use crate::{PARTS, Shared, in_numbers};
 
@@ -24,7 +24,7 @@ const PARTIAL_BYTES: usize = 64 << 20;
 pub unsafe fn gradient<T: Real>(pool: &Pool, isa: Isa, attention: &Attention, buffers: &[*mut u8]) {
     let inputs = Inputs::new(attention, buffers);
     let Attention { batch, heads, key_heads, queries, keys, width, depth, .. } = *attention;
-    let [output, logarithms, grad_output, grad_queries, grad_keys, grad_values] =
+    let [output, logsumexp, grad_output, grad_queries, grad_keys, grad_values] =
         [0, 1, 2, 3, 4, 5].map(|at| Shared(buffers[inputs.count + at]));
     let lanes = 64 / size_of::<T>();
     let rows = [width, depth].map(|width| width.next_multiple_of(lanes));
@@ -59,7 +59,7 @@ pub unsafe fn gradient<T: Real>(pool: &Pool, isa: Isa, attention: &Attention, bu
             heads: shared * sharing..(shared + 1) * sharing,
             split: [split, splits],
             output: output.at(0).cast(),
-            logarithms: logarithms.at(0).cast(),
+            logsumexp: logsumexp.at(0).cast(),
             grad_output: grad_output.at(0).cast(),
             grad_queries: grad_queries.at(0).cast(),
             grad_keys: sums,
@@ -87,7 +87,7 @@ struct QueryBlock<'a, T> {
     /// The index of this part and the number of parts.
     split: [usize; 2],
     output: *const T,
-    logarithms: *const T,
+    logsumexp: *const T,
     grad_output: *const T,
     grad_queries: *mut T,
     /// Gradient sums of all keys, and of all values.
@@ -99,7 +99,7 @@ struct QueryBlock<'a, T> {
 
 impl<T: Real> Task for QueryBlock<'_, T> {
     #[inline(always)]
-    unsafe fn run<M: Machine>(self) {
+    unsafe fn run<M: Simd>(self) {
         let Attention { queries, keys, .. } = *self.inputs.attention;
         let [split, splits] = self.split;
         let blocks = queries.div_ceil(QUERIES);
@@ -119,7 +119,7 @@ impl<T: Real> Task for QueryBlock<'_, T> {
 impl<T: Real> QueryBlock<'_, T> {
     /// Processes a block of queries of one head.
     #[inline(always)]
-    unsafe fn block<M: Machine>(&self, head: usize, first: usize) {
+    unsafe fn block<M: Simd>(&self, head: usize, first: usize) {
         let Attention { width, depth, queries, scale, .. } = *self.inputs.attention;
         let one: Head<'_, T> = self.inputs.head(head);
         let count = QUERIES.min(queries - first);
@@ -141,19 +141,19 @@ impl<T: Real> QueryBlock<'_, T> {
         unsafe {
             transpose(own, count, width, factor(scale), transposed_queries);
             transpose(grad_output, count, depth, T::of(1.0), transposed_grad);
-            let (query_rows, query_row) = whole_rows::<M, T>(own, count, width, query_room);
-            let (grad_rows, grad_row) = whole_rows::<M, T>(grad_output, count, depth, grad_room);
-            let (mut logarithms, mut means) = ([T::default(); QUERIES], [T::default(); QUERIES]);
+            let (query_rows, query_row) = padded_rows::<M, T>(own, count, width, query_room);
+            let (grad_rows, grad_row) = padded_rows::<M, T>(grad_output, count, depth, grad_room);
+            let (mut logsumexp, mut means) = ([T::default(); QUERIES], [T::default(); QUERIES]);
             for at in 0..count {
-                logarithms[at] = base(*self.logarithms.add(query + at));
+                logsumexp[at] = max_or_zero(*self.logsumexp.add(query + at));
                 let output = self.output.add((query + at) * depth);
                 let products = (0..depth).map(|i| T::mul(*output.add(i), *grad_output.add(at * depth + i)));
                 means[at] = products.fold(T::default(), T::add);
             }
             (0..QUERIES * wide).for_each(|at| *sums.add(at) = T::default());
-            let seen = one.seen(first);
-            for start in (0..seen).step_by(KEYS) {
-                let keys = start..seen.min(start + KEYS);
+            let visible = one.num_visible_keys(first);
+            for start in (0..visible).step_by(KEYS) {
+                let keys = start..visible.min(start + KEYS);
                 let height = keys.len();
                 one.scores::<M>(transposed_queries, first, keys, weights);
                 let values = Product {
@@ -168,7 +168,7 @@ impl<T: Real> QueryBlock<'_, T> {
                     adds: false,
                 };
                 values.run::<M>(height, QUERIES);
-                through_softmax::<M, T>(weights, grad_scores, height, &logarithms, &means, factor(scale));
+                through_softmax::<M, T>(weights, grad_scores, height, &logsumexp, &means, factor(scale));
                 let by_key =
                     Product { left: weights.cast_const(), left_row: QUERIES, left_column: 1, adds: true, ..values };
                 let grad_values = Product {
@@ -190,7 +190,7 @@ impl<T: Real> QueryBlock<'_, T> {
                     ..by_key
                 };
                 grad_keys.run::<M>(height, width);
-                let (right, right_row) = whole_rows::<M, T>(one.keys.add(start * width), height, width, key_room);
+                let (right, right_row) = padded_rows::<M, T>(one.keys.add(start * width), height, width, key_room);
                 let grad_queries = Product {
                     left: grad_scores.cast_const(),
                     left_row: 1,
@@ -214,21 +214,24 @@ impl<T: Real> QueryBlock<'_, T> {
 
 /// Replaces the scores by attention weights, and the gradients of the weights by those of the unscaled scores.
 #[inline(always)]
-unsafe fn through_softmax<M: Machine, T: Real>(
+unsafe fn through_softmax<M: Simd, T: Real>(
     scores: *mut T,
     grad_scores: *mut T,
     keys: usize,
-    logarithms: &Row<T>,
-    means: &Row<T>,
+    logsumexp: &PerQuery<T>,
+    means: &PerQuery<T>,
     scale: T,
 ) {
     for key in 0..keys {
         // SAFETY: the caller's promise: both have rows for `keys` keys.
         let (row, grad_score) = unsafe {
-            (&mut *scores.add(key * QUERIES).cast::<Row<T>>(), &mut *grad_scores.add(key * QUERIES).cast::<Row<T>>())
+            (
+                &mut *scores.add(key * QUERIES).cast::<PerQuery<T>>(),
+                &mut *grad_scores.add(key * QUERIES).cast::<PerQuery<T>>(),
+            )
         };
         for query in 0..QUERIES {
-            row[query] = T::sub(row[query], logarithms[query]).exp::<M::Math>();
+            row[query] = T::sub(row[query], logsumexp[query]).exp::<M::Math>();
             // With weight 1, a single key's gradient equals the mean, except that the mean's sum was rounded in another
             // order; the result must be 0.
             let apart = if row[query] == T::of(1.0) { T::default() } else { T::sub(grad_score[query], means[query]) };

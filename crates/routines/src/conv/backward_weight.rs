@@ -7,7 +7,7 @@
 
 use std::ops::Range;
 
-use panoply_host::isa::{Isa, Machine};
+use panoply_host::isa::{Isa, Simd};
 use panoply_host::pool::Pool;
 use panoply_host::simd::{Number, Task, Vector};
 use panoply_ir::routine::Conv;
@@ -109,7 +109,7 @@ struct FilterBlock<'a, F: Format> {
 
 impl<F: Format> Task for FilterBlock<'_, F> {
     #[inline(always)]
-    unsafe fn run<M: Machine>(self) {
+    unsafe fn run<M: Simd>(self) {
         let FilterBlock { sizes, pass, width, .. } = self;
         let (channel, count) = (pass.channel(), self.channels.len());
         let rows: usize = pass.runs(0).map(|(_, _, length)| length.div_ceil(F::DEPTH)).sum();
@@ -225,7 +225,7 @@ struct BandDots<'a, F: Format> {
 
 impl<F: Format> Task for &BandDots<'_, F> {
     #[inline(always)]
-    unsafe fn run<M: Machine>(self) {
+    unsafe fn run<M: Simd>(self) {
         let BandDots { pass, runs, width, planes, fresh, .. } = *self;
         for filter in 0..self.filters {
             let grad_output = self.grad_output.wrapping_add(filter * self.filter);
@@ -253,7 +253,7 @@ struct Dot<'a, F: Format> {
 
 impl<F: Format> Tile for Dot<'_, F> {
     #[inline(always)]
-    unsafe fn run<M: Machine, const R: usize, const C: usize>(&self) {
+    unsafe fn run<M: Simd, const R: usize, const C: usize>(&self) {
         let step = <F::Vector<M> as Vector>::LANES * F::DEPTH;
         let left: [*const F::Plane; R] = std::array::from_fn(|row| self.planes.row(self.pass, self.start + row));
         // SAFETY: the caller's promise, here and below. Vectors have at most 64 bytes on every machine.
@@ -314,7 +314,7 @@ struct BandTiles<'a, F: Format> {
 
 impl<F: Format> Task for &BandTiles<'_, F> {
     #[inline(always)]
-    unsafe fn run<M: Machine>(self) {
+    unsafe fn run<M: Simd>(self) {
         let BandTiles { pass, runs, planes, fresh, .. } = *self;
         let lanes = <F::Vector<M> as Vector>::LANES;
         for (vector, vectors) in vector_parts(self.width / lanes) {
@@ -352,7 +352,7 @@ struct Product<'a, F: Format> {
 
 impl<F: Format> Tile for Product<'_, F> {
     #[inline(always)]
-    unsafe fn run<M: Machine, const R: usize, const C: usize>(&self) {
+    unsafe fn run<M: Simd, const R: usize, const C: usize>(&self) {
         let (pass, distance) = (self.pass, self.width);
         let left: [*const F::Plane; R] = tile::each_row(|row| self.planes.row(pass, self.start + row));
         // SAFETY: the caller's promise.

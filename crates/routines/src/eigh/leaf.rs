@@ -3,7 +3,7 @@
 //!
 //! Source: Bowdler, Martin, Reinsch and Wilkinson, The QR and QL Algorithms for Symmetric Matrices, 1968.
 
-use panoply_host::isa::Machine;
+use panoply_host::isa::Simd;
 use panoply_host::simd::{Real, Task};
 
 use super::Rows;
@@ -12,7 +12,7 @@ use super::Rows;
 pub const LEAF: usize = 32;
 
 /// Maximum number of iterations per eigenvalue, after which the computation fails; two are common.
-const MOST_STEPS: usize = 60;
+const MAX_STEPS: usize = 60;
 
 /// A matrix whose elements are at most about 1. Its diagonal is overwritten by the eigenvalues, unsorted.
 pub struct Leaf<'a, T> {
@@ -27,7 +27,7 @@ pub struct Leaf<'a, T> {
 
 impl<T: Real> Task for Leaf<'_, T> {
     #[inline(always)]
-    unsafe fn run<M: Machine>(self) {
+    unsafe fn run<M: Simd>(self) {
         let Leaf { diagonal, off_diagonal, vectors, found } = self;
         let size = diagonal.len();
         let mut rows = [[0.0; LEAF]; LEAF];
@@ -45,7 +45,7 @@ impl<T: Real> Task for Leaf<'_, T> {
 #[inline(always)]
 fn value(d: &mut [f64], e: &mut [f64], rows: &mut [[f64; LEAF]; LEAF], first: usize) -> bool {
     let tiny = f64::EPSILON * f64::EPSILON;
-    for _ in 0..MOST_STEPS {
+    for _ in 0..MAX_STEPS {
         let apart = |at: usize| e[at].abs() <= f64::EPSILON * (d[at].abs() + d[at + 1].abs()) + tiny;
         let last = (first..d.len() - 1).find(|at| apart(*at)).unwrap_or(d.len() - 1);
         if last == first {

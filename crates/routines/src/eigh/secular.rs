@@ -8,7 +8,7 @@
 
 use std::ops::Range;
 
-use panoply_host::isa::Machine;
+use panoply_host::isa::Simd;
 use panoply_host::simd::{Real, Task};
 
 use super::Rows;
@@ -16,7 +16,7 @@ use super::Rows;
 /// Number of independent accumulators.
 const WIDE: usize = 8;
 /// Maximum number of iterations per root; three to six are common, and each at least reduces the interval by a constant factor.
-const MOST_STEPS: usize = 100;
+const MAX_STEPS: usize = 100;
 
 /// The diagonal, strictly ascending, and the squares of z.
 #[derive(Clone, Copy)]
@@ -52,7 +52,7 @@ pub struct Find<'a> {
 
 impl Task for Find<'_> {
     #[inline(always)]
-    unsafe fn run<M: Machine>(self) {
+    unsafe fn run<M: Simd>(self) {
         let Find { of, first, origins, distances } = self;
         for (at, (origin, distance)) in origins.iter_mut().zip(distances).enumerate() {
             let root = of.root(first + at);
@@ -104,7 +104,7 @@ impl Secular<'_> {
         if !(low < distance && distance < high) {
             distance = (low + high) / 2.0;
         }
-        for _ in 0..MOST_STEPS {
+        for _ in 0..MAX_STEPS {
             let sides = self.sides(Root { origin, distance }, at + 1);
             let value = sides.value();
             if value < 0.0 {
@@ -210,7 +210,7 @@ pub struct Exact<'a> {
 
 impl Task for Exact<'_> {
     #[inline(always)]
-    unsafe fn run<M: Machine>(self) {
+    unsafe fn run<M: Simd>(self) {
         let Exact { poles, roots: Roots { origins, distances }, first, z } = self;
         for (at, z) in z.iter_mut().enumerate() {
             let (at, own) = (first + at, poles[first + at]);
@@ -251,7 +251,7 @@ pub struct Vectors<'a, T> {
 
 impl<T: Real> Task for Vectors<'_, T> {
     #[inline(always)]
-    unsafe fn run<M: Machine>(self) {
+    unsafe fn run<M: Simd>(self) {
         let Vectors { poles, z, roots, range, to } = self;
         let mut vector = vec![0.0; poles.len()];
         for at in range {

@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use panoply_host::isa::{Isa, Machine};
+use panoply_host::isa::{Isa, Simd};
 use panoply_host::pool::Pool;
 use panoply_host::simd::{self, Real, Task, Vector};
 
@@ -32,7 +32,7 @@ pub unsafe fn reduce<T: Real>(
     isa: Isa,
     [matrix, left, right]: [Rows<T>; 3],
     reflections: &Panels<T>,
-    together: &Panels<T>,
+    t_factor: &Panels<T>,
     [diagonal, off_diagonal]: [&mut [f64]; 2],
 ) {
     let step = |r: usize, waiting: usize| ReflectionStep { matrix, left, right, r, waiting };
@@ -52,7 +52,7 @@ pub unsafe fn reduce<T: Real>(
             });
             simd::run(isa, Store { right, columns: columns.clone(), to: reflections.at(panel, 0) });
             let vectors = reflections.at(panel, 0).cast_const();
-            simd::run(isa, BlockReflector { vectors, rows: columns.end, together: together.at(panel, 0) });
+            simd::run(isa, BlockReflector { vectors, rows: columns.end, t_factor: t_factor.at(panel, 0) });
         }
         diagonal[0] = (*matrix.at(0, 0)).wide();
     }
@@ -122,7 +122,7 @@ struct Reflect<'a, T> {
 
 impl<T: Real> Task for Reflect<'_, T> {
     #[inline(always)]
-    unsafe fn run<M: Machine>(self) {
+    unsafe fn run<M: Simd>(self) {
         let Reflect { step, diagonal, off_diagonal } = self;
         let r = step.r;
         // SAFETY: the caller's promise.
@@ -167,7 +167,7 @@ struct Times<T> {
 
 impl<T: Real> Task for Times<T> {
     #[inline(always)]
-    unsafe fn run<M: Machine>(self) {
+    unsafe fn run<M: Simd>(self) {
         let Times { step, rows } = self;
         let result = step.moved().wrapping_add(rows.start);
         let dots = Dots { rows: step.matrix.from(rows.start, 0), vector: step.vector(), length: step.r + 1, result };
@@ -183,7 +183,7 @@ struct Follow<T> {
 
 impl<T: Real> Task for Follow<T> {
     #[inline(always)]
-    unsafe fn run<M: Machine>(self) {
+    unsafe fn run<M: Simd>(self) {
         let step = self.step;
         let (length, vector, moved) = (step.r + 1, step.vector(), step.moved());
         let mut products = [T::default(); 2 * PANEL];
@@ -221,7 +221,7 @@ struct Update<T> {
 
 impl<T: Real> Task for Update<T> {
     #[inline(always)]
-    unsafe fn run<M: Machine>(self) {
+    unsafe fn run<M: Simd>(self) {
         // SAFETY: the caller's promise.
         unsafe { self.step.update(self.rows.start).run::<M>(self.rows.len(), self.step.r + 1) };
     }
@@ -236,7 +236,7 @@ struct Store<T> {
 
 impl<T: Real> Task for Store<T> {
     #[inline(always)]
-    unsafe fn run<M: Machine>(self) {
+    unsafe fn run<M: Simd>(self) {
         let Store { right, columns, to } = self;
         for row in 0..columns.end {
             for column in 0..PANEL {
@@ -263,7 +263,7 @@ struct Dots<T> {
 impl<T: Real> Dots<T> {
     /// Computes the dot products of `count` rows, in a function of its own, which all tasks share.
     #[inline(always)]
-    unsafe fn all<M: Machine>(self, count: usize) {
+    unsafe fn all<M: Simd>(self, count: usize) {
         // SAFETY: the caller's promise.
         unsafe { M::run(&AllDots { dots: self, count }) };
     }
@@ -277,7 +277,7 @@ struct AllDots<T> {
 
 impl<T: Real> Task for &AllDots<T> {
     #[inline(always)]
-    unsafe fn run<M: Machine>(self) {
+    unsafe fn run<M: Simd>(self) {
         let AllDots { dots, count } = self;
         for (row, count) in row_blocks(*count, most_rows::<T::Vector<M>>()) {
             let part = Dots { rows: dots.rows.from(row, 0), result: dots.result.wrapping_add(row), ..*dots };
@@ -289,7 +289,7 @@ impl<T: Real> Task for &AllDots<T> {
 
 impl<T: Real> Tile for Dots<T> {
     #[inline(always)]
-    unsafe fn run<M: Machine, const R: usize, const C: usize>(&self) {
+    unsafe fn run<M: Simd, const R: usize, const C: usize>(&self) {
         let lanes = T::Vector::<M>::LANES;
         let rows: [*const T; R] = each_row(|row| self.rows.at(row, 0).cast_const());
         // SAFETY: the caller's promise.

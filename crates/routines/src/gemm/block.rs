@@ -9,11 +9,11 @@
 
 use std::cell::RefCell;
 
-use panoply_host::isa::Machine;
+use panoply_host::isa::Simd;
 use panoply_host::pool::Pool;
 use panoply_host::simd::{Task, Vector};
 
-use super::super::tile::{self, MOST_VECTORS, Tile, most_rows, row_blocks, vector_parts};
+use super::super::tile::{self, MAX_VECTORS, Tile, most_rows, row_blocks, vector_parts};
 use super::dot_kernel;
 use super::pack::{self, Matrix};
 use crate::RunChunk;
@@ -22,7 +22,7 @@ use crate::element_format::Format;
 /// Lanes along `k` of a block.
 const BLOCK_DEPTH: usize = 512;
 /// Vectors of a band: with a block's depth, half of the L2 cache.
-const BAND_VECTORS: usize = 5 * MOST_VECTORS;
+const BAND_VECTORS: usize = 5 * MAX_VECTORS;
 /// Rows of a band, which bounds the sums in scratch memory.
 const BAND_ROWS: usize = 512;
 /// Number of rows up to which packing the right operand costs more than reading it in place.
@@ -32,7 +32,7 @@ const GROUP_ROWS: usize = 64;
 /// Lanes along `k` of a block, and vectors of a band, for a product with few rows: the rows of its right operand are
 /// best read to their end.
 const THIN_DEPTH: usize = 32;
-const THIN_VECTORS: usize = 20 * MOST_VECTORS;
+const THIN_VECTORS: usize = 20 * MAX_VECTORS;
 
 /// A part of a product: `m × k` times `k × n`.
 pub struct GemmBlock<'a, F: Format> {
@@ -61,7 +61,7 @@ pub struct EpilogueSink<'a, T> {
 
 impl<F: Format> Task for GemmBlock<'_, F> {
     #[inline(always)]
-    unsafe fn run<M: Machine>(self) {
+    unsafe fn run<M: Simd>(self) {
         if self.few && self.a.column == 1 && self.b.row == 1 {
             // SAFETY: the caller's promise.
             return unsafe { dot_kernel::write::<M, F>(&self) };
@@ -99,7 +99,7 @@ impl<F: Format> GemmBlock<'_, F> {
     /// # Safety
     /// As [`Task::run`].
     #[inline(always)]
-    unsafe fn bands<M: Machine>(self, transposed: bool) {
+    unsafe fn bands<M: Simd>(self, transposed: bool) {
         let lanes = F::Vector::<M>::LANES;
         let vectors = self.n.div_ceil(lanes);
         let thin = self.few && self.b.column == 1;
@@ -171,7 +171,7 @@ struct Band<'a, 'e, F: Format> {
 
 impl<F: Format> Band<'_, '_, F> {
     #[inline(always)]
-    unsafe fn run<M: Machine>(&self) {
+    unsafe fn run<M: Simd>(&self) {
         let step = self.block * F::DEPTH;
         for first in (0..self.depth.max(1)).step_by(step) {
             let depth = step.min(self.depth - first);
@@ -196,11 +196,11 @@ impl<F: Format> Band<'_, '_, F> {
 
     /// Adds a block's products to the sums of its rows, and writes the results after the last block.
     #[inline(always)]
-    unsafe fn group<M: Machine>(&self, block: &Block) {
+    unsafe fn group<M: Simd>(&self, block: &Block) {
         let Block { first, depth, .. } = *block;
         let a = self.a.from(block.row, first);
         let packed = depth.div_ceil(F::DEPTH);
-        let few = self.columns <= MOST_VECTORS * F::Vector::<M>::LANES;
+        let few = self.columns <= MAX_VECTORS * F::Vector::<M>::LANES;
         let lies = F::step(a.column).filter(|step| depth % F::DEPTH == 0 && (*step == 1 || few));
         // SAFETY: the caller's promise, for all of them.
         unsafe {
@@ -237,7 +237,7 @@ impl<F: Format> Band<'_, '_, F> {
 
     /// Adds a panel's products to its sums. The left operand is given by its start, bytes from row to row, and lanes along `k`.
     #[inline(always)]
-    unsafe fn add<M: Machine>(&self, panel: &Block, (left, left_row, step): (*const F::Sum, usize, usize)) {
+    unsafe fn add<M: Simd>(&self, panel: &Block, (left, left_row, step): (*const F::Sum, usize, usize)) {
         let Block { first, depth, row, rows } = *panel;
         let panel = PanelTiles::<F::Packed> {
             rows,
@@ -265,7 +265,7 @@ impl<F: Format> Band<'_, '_, F> {
 
     /// Writes the results of a transposed product: its sums are transposed in squares, a few rows of the result at a time.
     #[inline(always)]
-    unsafe fn finish_transposed<M: Machine>(&self, lines: Matrix<F::Sum>) {
+    unsafe fn finish_transposed<M: Simd>(&self, lines: Matrix<F::Sum>) {
         let lanes = F::Vector::<M>::LANES;
         for column in (0..self.columns).step_by(lanes) {
             // SAFETY: the caller's promise; sums are stored in whole squares.
@@ -367,7 +367,7 @@ struct PanelTiles<F: Format> {
 
 impl<F: Format> Task for &PanelTiles<F> {
     #[inline(always)]
-    unsafe fn run<M: Machine>(self) {
+    unsafe fn run<M: Simd>(self) {
         let lanes = F::Vector::<M>::LANES;
         for part in self.right.parts(lanes) {
             let factors = Factors::<F> {
@@ -404,7 +404,7 @@ struct Factors<F: Format> {
 
 impl<F: Format> Tile for Factors<F> {
     #[inline(always)]
-    unsafe fn run<M: Machine, const R: usize, const C: usize>(&self) {
+    unsafe fn run<M: Simd, const R: usize, const C: usize>(&self) {
         let left: [*const F::Sum; R] = tile::each_row(|row| self.left.wrapping_byte_add(row * self.left_row));
         // SAFETY: the caller's promise.
         unsafe {

@@ -3,7 +3,7 @@
 //!
 //! Each result is summed in as many parts as a vector has lanes.
 
-use panoply_host::isa::Machine;
+use panoply_host::isa::Simd;
 use panoply_host::simd::{Number, Vector};
 
 use super::block::GemmBlock;
@@ -18,7 +18,7 @@ const STREAMS: usize = 8;
 /// # Safety
 /// The machine has the instructions; the operands of the part are valid.
 #[inline(always)]
-pub unsafe fn write<M: Machine, F: Format>(part: &GemmBlock<'_, F>) {
+pub unsafe fn write<M: Simd, F: Format>(part: &GemmBlock<'_, F>) {
     let step = F::Vector::<M>::LANES * F::DEPTH;
     let whole = part.k / step * step;
     for column in (0..part.n).step_by(STREAMS) {
@@ -54,7 +54,7 @@ pub unsafe fn write<M: Machine, F: Format>(part: &GemmBlock<'_, F>) {
 /// Returns the sum of all lanes.
 #[inline(always)]
 unsafe fn total<V: Vector>(sums: V) -> V::Elem {
-    let mut lanes = [V::Elem::default(); pack::MOST_LANES];
+    let mut lanes = [V::Elem::default(); pack::MAX_LANES];
     // SAFETY: the caller's promise; there is room for all lanes.
     unsafe { sums.store(lanes.as_mut_ptr()) };
     let mut count = V::LANES;

@@ -1,12 +1,12 @@
 //! Matrices in memory, and packing their elements into contiguous lanes.
 
-use panoply_host::isa::Machine;
+use panoply_host::isa::Simd;
 use panoply_host::simd::Vector;
 
 use crate::element_format::Format;
 
 /// Number of lanes of the widest vector.
-pub const MOST_LANES: usize = 16;
+pub const MAX_LANES: usize = 16;
 
 /// A matrix in memory, or a part of one; distances are in elements.
 pub struct Matrix<T> {
@@ -42,7 +42,7 @@ impl<T> Matrix<T> {
 /// # Safety
 /// Both are valid for these extents; the machine has the instructions.
 #[inline(always)]
-pub unsafe fn rows<M: Machine, F: Format>(from: Matrix<F::Elem>, rows: usize, depth: usize, to: Matrix<F::Sum>) {
+pub unsafe fn rows<M: Simd, F: Format>(from: Matrix<F::Elem>, rows: usize, depth: usize, to: Matrix<F::Sum>) {
     let lanes = F::Vector::<M>::LANES;
     let [high, deep] = squares::<M, F>(from.row, rows, depth);
     // SAFETY: the caller's promise.
@@ -66,7 +66,7 @@ pub unsafe fn rows<M: Machine, F: Format>(from: Matrix<F::Elem>, rows: usize, de
 /// # Safety
 /// Both are valid for these extents; the machine has the instructions.
 #[inline(always)]
-pub unsafe fn columns<M: Machine, F: Format>(
+pub unsafe fn columns<M: Simd, F: Format>(
     from: Matrix<F::Elem>,
     depth: usize,
     columns: usize,
@@ -96,7 +96,7 @@ pub unsafe fn columns<M: Machine, F: Format>(
 /// Returns the number of elements and of lanes along `k` that form whole squares. Squares are transposed in registers
 /// if the elements of different sums are contiguous in memory; otherwise the counts are 0.
 #[inline(always)]
-fn squares<M: Machine, F: Format>(distance: usize, count: usize, depth: usize) -> [usize; 2] {
+fn squares<M: Simd, F: Format>(distance: usize, count: usize, depth: usize) -> [usize; 2] {
     let lanes = F::Vector::<M>::LANES;
     if distance == 1 { [count / lanes * lanes, depth / (lanes * F::DEPTH) * lanes] } else { [0, 0] }
 }
@@ -106,11 +106,11 @@ fn squares<M: Machine, F: Format>(distance: usize, count: usize, depth: usize) -
 /// # Safety
 /// There is room for it; the machine has the instructions.
 #[inline(always)]
-pub unsafe fn square<M: Machine, F: Format>(line: impl Fn(usize) -> F::Vector<M>, to: Matrix<F::Sum>) {
+pub unsafe fn square<M: Simd, F: Format>(line: impl Fn(usize) -> F::Vector<M>, to: Matrix<F::Sum>) {
     let lanes = F::Vector::<M>::LANES;
     // SAFETY: the caller's promise.
     unsafe {
-        let mut all = [F::Vector::<M>::splat(F::Sum::default()); MOST_LANES];
+        let mut all = [F::Vector::<M>::splat(F::Sum::default()); MAX_LANES];
         (0..lanes).for_each(|i| all[i] = line(i));
         // Each round doubles the distance between lanes that were adjacent.
         for _ in 0..lanes.ilog2() {
@@ -128,14 +128,14 @@ pub unsafe fn square<M: Machine, F: Format>(line: impl Fn(usize) -> F::Vector<M>
 /// # Safety
 /// The elements are valid for reads; the machine has the instructions.
 #[inline(always)]
-pub unsafe fn vector<M: Machine, F: Format>(from: *const F::Elem, depth: usize) -> F::Vector<M> {
+pub unsafe fn vector<M: Simd, F: Format>(from: *const F::Elem, depth: usize) -> F::Vector<M> {
     let whole = F::Vector::<M>::LANES * F::DEPTH;
     // SAFETY: the caller's promise.
     unsafe {
         if F::step(1).is_some() && depth == whole {
             return F::Vector::<M>::load(from.cast());
         }
-        let mut lanes = [F::Sum::default(); MOST_LANES];
+        let mut lanes = [F::Sum::default(); MAX_LANES];
         along::<F>(from, 1, depth, lanes.as_mut_ptr());
         F::Vector::<M>::load(lanes.as_ptr())
     }
@@ -143,13 +143,13 @@ pub unsafe fn vector<M: Machine, F: Format>(from: *const F::Elem, depth: usize) 
 
 /// Returns a vector of lanes whose elements have the same position along `k`.
 #[inline(always)]
-unsafe fn across<M: Machine, F: Format>(from: *const F::Elem, next: usize) -> F::Vector<M> {
+unsafe fn across<M: Simd, F: Format>(from: *const F::Elem, next: usize) -> F::Vector<M> {
     // SAFETY: the caller's promise.
     unsafe {
         if F::step(1).is_some() && F::DEPTH == 1 {
             return F::Vector::<M>::load(from.cast());
         }
-        let mut lanes = [F::Sum::default(); MOST_LANES];
+        let mut lanes = [F::Sum::default(); MAX_LANES];
         line::<F>(from, 1, paired::<F>(next), F::Vector::<M>::LANES, lanes.as_mut_ptr());
         F::Vector::<M>::load(lanes.as_ptr())
     }

@@ -6,7 +6,7 @@
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
-use panoply_host::isa::{Isa, Machine, Portable};
+use panoply_host::isa::{Isa, Portable, Simd};
 use panoply_host::simd::Task;
 use panoply_ir::f16;
 
@@ -21,7 +21,7 @@ pub const PREFETCH: usize = 4608;
 /// Returns true if weights are prefetched.
 pub fn prefetches() -> bool {
     #[cfg(target_arch = "x86_64")]
-    return panoply_host::isa::prefetches_late();
+    return panoply_host::isa::needs_software_prefetch();
     #[cfg(not(target_arch = "x86_64"))]
     false
 }
@@ -31,7 +31,7 @@ pub const STRIDE: usize = panoply_ir::INTERLEAVED_ROWS;
 
 /// A register of 32-bit words, and one of as many f32.
 ///
-/// The methods are plain instructions: they may only run where [`Machine::run`] has enabled them.
+/// The methods are plain instructions: they may only run where [`Simd::run`] has enabled them.
 pub trait Lanes: Copy + 'static {
     /// Number of lanes.
     const COUNT: usize;
@@ -42,7 +42,7 @@ pub trait Lanes: Copy + 'static {
     /// As many f32.
     type Float: Copy;
     /// A machine with the instructions.
-    type Machine: Machine;
+    type Simd: Simd;
 
     /// Words from memory, aligned or not.
     ///
@@ -233,7 +233,7 @@ struct With<L, T>(T, std::marker::PhantomData<L>);
 
 impl<L: Lanes, T: LanesTask> Task for With<L, T> {
     #[inline(always)]
-    unsafe fn run<M: Machine>(self) {
+    unsafe fn run<M: Simd>(self) {
         // SAFETY: the caller's promise: the lanes were chosen with the machine.
         unsafe { self.0.run::<L>() }
     }
@@ -248,7 +248,7 @@ pub unsafe fn run<T: LanesTask>(isa: Isa, task: T) {
     unsafe {
         match isa {
             #[cfg(target_arch = "x86_64")]
-            Isa::Avx512 if panoply_host::isa::has_words() => run_alone::<std::arch::x86_64::__m512i, T>(task),
+            Isa::Avx512 if panoply_host::isa::has_avx512_vnni() => run_alone::<std::arch::x86_64::__m512i, T>(task),
             #[cfg(target_arch = "x86_64")]
             Isa::Avx512 | Isa::Avx2 => run_alone::<std::arch::x86_64::__m256i, T>(task),
             // The vectors of NEON are part of the baseline.
@@ -263,7 +263,7 @@ pub unsafe fn run<T: LanesTask>(isa: Isa, task: T) {
 /// The conditions of the task hold, and the machine has the instructions.
 pub unsafe fn run_alone<L: Lanes, T: LanesTask>(task: T) {
     // SAFETY: the caller's promise.
-    unsafe { L::Machine::run(With::<L, T>(task, std::marker::PhantomData)) }
+    unsafe { L::Simd::run(With::<L, T>(task, std::marker::PhantomData)) }
 }
 
 /// Lanes without instructions of their own; LLVM finds those that are there.
@@ -282,7 +282,7 @@ impl Lanes for Words {
     const COLUMNS: usize = 2;
     const FLOAT_TILE: [usize; 2] = [2, 2];
     type Float = [f32; 8];
-    type Machine = Portable;
+    type Simd = Portable;
 
     #[inline(always)]
     unsafe fn load(from: *const u32) -> Self {

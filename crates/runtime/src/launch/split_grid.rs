@@ -15,7 +15,7 @@ use crate::device::Device;
 use crate::program::compiled_kernel::CompiledKernel;
 
 /// Maximum number of parts; with more, computing in slices is faster.
-const MOST: usize = 1 << 12;
+const MAX_PARTS: usize = 1 << 12;
 
 /// Returns the work-group size and the parts of a launch with validated arguments. There are no parts if every buffer can be bound
 /// whole. If the kernel does not fix its work-group size, the size is reduced until the parts are valid.
@@ -74,7 +74,7 @@ impl GridSplitter<'_> {
                 parts.push(part);
                 continue;
             }
-            let many = parts.len() + pending.len() >= MOST;
+            let many = parts.len() + pending.len() >= MAX_PARTS;
             match self.halves(&part) {
                 Some([first, second]) if !many => pending.extend([second, first]),
                 halves => return Err(OversizedPart { part, many: halves.is_some() }),
@@ -123,7 +123,7 @@ impl GridSplitter<'_> {
     #[cold]
     fn explained(&self, device: &Device, OversizedPart { part, many }: &OversizedPart) -> Error {
         let why = match many {
-            true => format!("it takes more than {MOST} launches; compute on slices, for example with `narrow`"),
+            true => format!("it takes more than {MAX_PARTS} launches; compute on slices, for example with `narrow`"),
             false => "the range that a work-group accesses is unknown, as indices can depend on data; compute on \
                       slices, for example with `narrow`"
                 .to_string(),

@@ -10,18 +10,18 @@ pub const LARGE: u64 = 64 << 10;
 /// Number of small classes.
 pub const CLASSES: usize = 33;
 
-const LEAST: u64 = 256;
+const MIN_BYTES: u64 = 256;
 const ALIGNMENT: u64 = 64;
 
 /// Returns the class of a small request; its size is [`class_bytes`].
 pub fn small_class(bytes: u64) -> usize {
     debug_assert!(bytes <= LARGE);
-    if bytes <= LEAST {
+    if bytes <= MIN_BYTES {
         return 0;
     }
     // Four classes per power of two, from the two bits after the leading one of bytes - 1.
     let below = bytes - 1;
-    let doubling = below.ilog2() - LEAST.ilog2();
+    let doubling = below.ilog2() - MIN_BYTES.ilog2();
     let step = (below >> (below.ilog2() - 2)) & 3;
     (doubling * 4 + step as u32 + 1) as usize
 }
@@ -29,10 +29,10 @@ pub fn small_class(bytes: u64) -> usize {
 /// Returns the size of a small class in bytes.
 pub fn class_bytes(class: usize) -> u64 {
     if class == 0 {
-        return LEAST;
+        return MIN_BYTES;
     }
     let (doubling, step) = ((class - 1) / 4, (class - 1) % 4);
-    (LEAST << doubling) / 4 * (5 + step as u64)
+    (MIN_BYTES << doubling) / 4 * (5 + step as u64)
 }
 
 /// Returns the bytes to request from the driver if no free block fits; `None` if they exceed 64 bits.

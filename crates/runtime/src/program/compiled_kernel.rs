@@ -49,7 +49,7 @@ struct Widths {
 }
 
 /// Number of launches whose index width is cached. A kernel is usually launched with few different sizes.
-const MOST_DECIDED: usize = 16;
+const MAX_DECIDED: usize = 16;
 
 /// A parameter of a kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -218,7 +218,7 @@ impl CompiledKernel {
         }
         let launch = index_width::Launch { grid, args: sizes().collect() };
         let bits = if fits_narrow(&self.params, args) { index_width::index_bits(kernel, &launch) } else { 64 };
-        if widths.decided.len() == MOST_DECIDED {
+        if widths.decided.len() == MAX_DECIDED {
             widths.decided.remove(0);
         }
         widths.decided.push((launch, bits));

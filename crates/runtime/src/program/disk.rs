@@ -22,14 +22,14 @@ use crate::log;
 /// First bytes of a file; the digit is the format version.
 const MAGIC: &[u8; 16] = b"panoply prog 1\r\n";
 const HEADER: usize = MAGIC.len() + 16 + 16;
-const LARGEST_FILE: u64 = 256 << 20;
+const MAX_FILE_BYTES: u64 = 256 << 20;
 
-/// When the folder exceeds `MOST` bytes, its oldest files are removed until it holds at most `KEEP`. The size is checked when a
-/// process opens the folder, and each time it has stored `MOST - KEEP` bytes.
-const MOST: u64 = 512 << 20;
-const KEEP: u64 = 384 << 20;
+/// When the folder exceeds `MAX_FOLDER_BYTES` bytes, its oldest files are removed until it holds at most `KEPT_FOLDER_BYTES`. The size is checked when a
+/// process opens the folder, and each time it has stored `MAX_FOLDER_BYTES - KEPT_FOLDER_BYTES` bytes.
+const MAX_FOLDER_BYTES: u64 = 512 << 20;
+const KEPT_FOLDER_BYTES: u64 = 384 << 20;
 /// Minimum size that a stored file counts as, so that the folder is listed at most once per 256 compilations.
-const LEAST: u64 = (MOST - KEEP) / 256;
+const MIN_COUNTED_BYTES: u64 = (MAX_FOLDER_BYTES - KEPT_FOLDER_BYTES) / 256;
 /// Age at which temporary files, left by processes that ended while writing, are removed.
 const ABANDONED: Duration = Duration::from_secs(3600);
 
@@ -165,13 +165,13 @@ fn evict(folder: &Path) {
         files.push((modified, meta.len(), file.path()));
     }
     let mut total: u64 = files.iter().map(|(_, bytes, _)| bytes).sum();
-    if total <= MOST {
+    if total <= MAX_FOLDER_BYTES {
         return;
     }
     log::debug(|| format!("{}: {} of compiled programs, removing the oldest", folder.display(), human(total)));
     files.sort();
     for (_, bytes, path) in files {
-        if total <= KEEP {
+        if total <= KEPT_FOLDER_BYTES {
             break;
         }
         if fs::remove_file(path).is_ok() {
@@ -188,7 +188,7 @@ impl DiskEntry<'_> {
             Err(_) => return CacheLookup::Damaged,
         };
         let mut bytes = Vec::new();
-        let whole = file.take(LARGEST_FILE).read_to_end(&mut bytes).is_ok();
+        let whole = file.take(MAX_FILE_BYTES).read_to_end(&mut bytes).is_ok();
         match whole.then(|| self.binary_of(bytes)).flatten() {
             Some(binary) => CacheLookup::Binary(binary),
             None => {
@@ -212,7 +212,7 @@ impl DiskEntry<'_> {
     }
 
     pub fn store(&self, binary: &[u8]) {
-        if binary.is_empty() || binary.len() as u64 > LARGEST_FILE - HEADER as u64 {
+        if binary.is_empty() || binary.len() as u64 > MAX_FILE_BYTES - HEADER as u64 {
             return;
         }
         let folder = self.path.parent().unwrap_or(Path::new(""));
@@ -224,8 +224,8 @@ impl DiskEntry<'_> {
             log::debug(|| format!("{}: not cached: {error}", self.path.display()));
             return;
         }
-        let bytes = ((HEADER + binary.len()) as u64).max(LEAST);
-        if self.disk.stored.fetch_add(bytes, Ordering::Relaxed) + bytes > MOST - KEEP {
+        let bytes = ((HEADER + binary.len()) as u64).max(MIN_COUNTED_BYTES);
+        if self.disk.stored.fetch_add(bytes, Ordering::Relaxed) + bytes > MAX_FOLDER_BYTES - KEPT_FOLDER_BYTES {
             self.disk.stored.store(0, Ordering::Relaxed);
             evict(folder);
         }

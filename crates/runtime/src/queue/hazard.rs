@@ -18,7 +18,7 @@ use panoply_ir::kernel::Access;
 use panoply_ir::{Error, Result};
 
 /// Maximum number of separate uses; beyond it the uses of one queue are merged.
-const MOST: usize = 16;
+const MAX_USES: usize = 16;
 
 /// Work submitted to a queue.
 pub(crate) struct Submission {
@@ -149,7 +149,7 @@ impl Uses {
             failure: None,
             pending: pending.clone(),
         });
-        if self.0.len() > MOST {
+        if self.0.len() > MAX_USES {
             self.join();
         }
     }

@@ -1,4 +1,4 @@
-//! A test that a device computes correct results.
+//! A smoke test: one small kernel whose results are checked, to find devices whose driver is broken.
 
 use panoply_device::Backend;
 use panoply_ir::alu::Alu;
@@ -15,7 +15,7 @@ const ITEMS: u32 = 1000;
 
 /// Builds `squares[i] = i * i + 1`.
 fn build() -> Result<Kernel> {
-    let mut b = Builder::new("trial");
+    let mut b = Builder::new("smoke_test");
     let squares = b.buffer("squares", DType::U32, Access::Out);
     let i = b.builtin(Builtin::GlobalId(0));
     let number = b.cast(DType::U32, i);

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use panoply_ir::graph::{Op, Slice};
 use panoply_ir::{DType, Error, Result, Scalar, Shape};
 
-use super::{DynamicDim, DynamicDims, MOST, ValidLengths, product};
+use super::{DynamicDim, DynamicDims, MAX_BOUND, ValidLengths, product};
 use crate::tensor::{Node, NodeKind, Tensor};
 
 /// Creates a primitive over inputs with dynamic axes.
@@ -143,7 +143,7 @@ fn reshaped(x: &Tensor, shape: &Shape) -> Result<DynamicDims> {
         let at = (0..to.len()).find(|at| {
             product(&to[..*at]) == product(&from[..axis])
                 && to[*at].is_multiple_of(bound)
-                && to[*at] <= MOST
+                && to[*at] <= MAX_BOUND
                 && dynamic_dims[*at].is_none()
         });
         let at = at.ok_or_else(|| x.needs_length("reshape"))?;

@@ -235,8 +235,8 @@ type Rule = (bool, usize, f64);
 #[track_caller]
 fn attended([q, k, v]: [&Tensor; 3], mask: Option<&Tensor>, rule: Rule) -> [Tensor; 2] {
     fn body([q, k, v]: [&Tensor; 3], mask: Option<&Tensor>, rule: Rule) -> [Tensor; 2] {
-        let [probabilities, logarithms] = q.scores(k, mask, rule).softmax_with_logsumexp();
-        [probabilities.times_shared(v, q), logarithms]
+        let [probabilities, logsumexp] = q.scores(k, mask, rule).softmax_with_logsumexp();
+        [probabilities.times_shared(v, q), logsumexp]
     }
     match mask {
         None => CompositeOp {
@@ -271,7 +271,7 @@ fn backward([q, k, v]: [&Tensor; 3], mask: Option<&Tensor>, y: &Tensor, g: &Tens
         let to_k = to_products.joined(k).t().matmul(&q.joined(k));
         [to_q, to_k, probabilities.joined(k).t().matmul(&g.joined(k))]
     }
-    let [_, logarithms] = attended([q, k, v], mask, rule);
+    let [_, logsumexp] = attended([q, k, v], mask, rule);
     match mask {
         None => CompositeOp {
             name: "attention_gradient",
@@ -279,14 +279,14 @@ fn backward([q, k, v]: [&Tensor; 3], mask: Option<&Tensor>, y: &Tensor, g: &Tens
             gradient: None,
             routine: |[q, k, v, ..], rule| routine([q, k, v], None, *rule).map(Routine::AttentionBackward),
         }
-        .apply_batched([q, k, v, y, &logarithms, g], rule),
+        .apply_batched([q, k, v, y, &logsumexp, g], rule),
         Some(mask) => CompositeOp {
             name: "attention_gradient",
             body: |[q, k, v, mask, _, _, g], rule: &Rule| body([q, k, v, g], Some(mask), *rule),
             gradient: None,
             routine: |[q, k, v, mask, ..], rule| routine([q, k, v], Some(mask), *rule).map(Routine::AttentionBackward),
         }
-        .apply([q, k, v, mask, y, &logarithms, g], rule),
+        .apply([q, k, v, mask, y, &logsumexp, g], rule),
     }
 }
 

@@ -6,16 +6,16 @@ use panoply_ir::{DType, Element, Error, Scalar, Shape};
 use crate::tensor::Tensor;
 
 /// Number of positions from 0 that an i32 can hold.
-const MOST_POSITIONS: usize = 1 << 31;
+const MAX_POSITIONS: usize = 1 << 31;
 
 /// Largest half-integer that is a constant of the program: exponents that become products and roots, factors, small
 /// counts.
-const MOST_CONSTANT: f64 = 16.0;
+const MAX_CONSTANT: f64 = 16.0;
 
 /// Returns true if the compiler can simplify programs with this number.
 fn simplifies(value: Scalar) -> bool {
     let number = value.to_f64();
-    let halves = (number * 2.0).fract() == 0.0 && number.abs() <= MOST_CONSTANT;
+    let halves = (number * 2.0).fract() == 0.0 && number.abs() <= MAX_CONSTANT;
     value.dtype == DType::Bool || !number.is_finite() || halves
 }
 
@@ -64,8 +64,8 @@ impl Tensor {
     /// step and other types.
     #[track_caller]
     pub fn arange(end: usize) -> Tensor {
-        if end > MOST_POSITIONS {
-            let message = format!("arange: {end} numbers are more than the {MOST_POSITIONS} that an i32 can hold");
+        if end > MAX_POSITIONS {
+            let message = format!("arange: {end} numbers are more than the {MAX_POSITIONS} that an i32 can hold");
             return Tensor::mistake(Error::mistake(message));
         }
         Tensor::primitive(Op::Iota, &[], [end], DType::I32)
@@ -83,9 +83,9 @@ impl Tensor {
     #[track_caller]
     pub fn arange_step<T: Element>(start: T, end: T, step: T) -> Tensor {
         let [start, end, step]: [Scalar; 3] = [start, end, step].map(Into::into);
-        let Some(count) = step_count(start, end, step).filter(|count| *count <= MOST_POSITIONS) else {
+        let Some(count) = step_count(start, end, step).filter(|count| *count <= MAX_POSITIONS) else {
             let message = format!("arange_step: there are no numbers from {start} to {end} in steps of {step}");
-            let note = format!("it needs finite numbers, a step other than 0, and at most {MOST_POSITIONS} steps");
+            let note = format!("it needs finite numbers, a step other than 0, and at most {MAX_POSITIONS} steps");
             return Tensor::mistake(Error::mistake(message).note(note));
         };
         // f16 and bf16 cannot represent every index.
@@ -102,8 +102,8 @@ impl Tensor {
                 "linspace: {dtype} has no fractions; use f32 and cast the result"
             )));
         }
-        if steps > MOST_POSITIONS {
-            let message = format!("linspace: {steps} numbers are more than the {MOST_POSITIONS} that an i32 can count");
+        if steps > MAX_POSITIONS {
+            let message = format!("linspace: {steps} numbers are more than the {MAX_POSITIONS} that an i32 can count");
             return Tensor::mistake(Error::mistake(message).note("create shorter parts and concatenate their uses"));
         }
         // f16 and bf16 cannot represent every index.

@@ -14,7 +14,7 @@ pub use options::{AvgPoolOptions, MaxPoolOptions};
 
 /// Maximum number of window elements that are combined by an expression with a term for each; larger windows use a
 /// loop.
-const MOST_ELEMS: usize = 32;
+const MAX_ELEMS: usize = 32;
 
 impl Tensor {
     /// Returns the maximum of each window over the last N axes; padding is -∞. Equal maxima share the gradient.
@@ -34,7 +34,7 @@ impl Tensor {
             Err(mistake) => return mistake,
         };
         let window = &window.of_padded();
-        if window.elems() > MOST_ELEMS {
+        if window.elems() > MAX_ELEMS {
             return padded.unfold(window).over_last::<N>(ReduceOp::Max);
         }
         Tensor::call_with_vjp(
@@ -57,7 +57,7 @@ impl Tensor {
         }
         let (padded, window) = (self.padded_with(&window.padding, 0.0), &window.of_padded());
         padded.in_f32(|padded| {
-            if window.elems() > MOST_ELEMS {
+            if window.elems() > MAX_ELEMS {
                 let sums = padded.unfold(window).over_last::<N>(ReduceOp::Sum);
                 return &sums / sums.literal(window.elems() as f64);
             }
@@ -164,7 +164,7 @@ impl Tensor {
     /// Returns the sum of each window over the last N axes.
     #[track_caller]
     fn window_sums<const N: usize>(&self, window: &Window<N>) -> Tensor {
-        if window.elems() > MOST_ELEMS {
+        if window.elems() > MAX_ELEMS {
             return self.unfold(window).over_last::<N>(ReduceOp::Sum);
         }
         Tensor::call_with_vjp(

@@ -478,9 +478,9 @@ fn a_state_keeps_its_dynamic_length() {
 fn a_kv_cache_grows_under_one_plan() {
     let _alone = alone();
     const WIDTH: usize = 4;
-    const MOST: usize = 12;
-    let seen = Dim::new("seen", MOST);
-    let numbers = Rng::seed_from_u64(3).normal([3, MOST, WIDTH]);
+    const MAX_LEN: usize = 12;
+    let seen = Dim::new("seen", MAX_LEN);
+    let numbers = Rng::seed_from_u64(3).normal([3, MAX_LEN, WIDTH]);
     let given = |which: isize, at: usize| numbers.slice((which,)).narrow(0, at, 1).unsqueeze(0);
     let step = jit_with_state(|cache: &mut [Tensor; 2], [q, k, v, at]: [&Tensor; 4]| {
         let length = at + Tensor::scalar(1i32);
@@ -490,9 +490,9 @@ fn a_kv_cache_grows_under_one_plan() {
         let [keys, values] = [&cache[0], &cache[1]].map(|held| held.set_dim_size(1, &seen, &length));
         [q.scaled_dot_product_attention(&keys, &values, &AttentionOptions::default())]
     });
-    let mut cache = [0, 1].map(|_| Tensor::zeros([1, MOST, WIDTH], DType::F32));
+    let mut cache = [0, 1].map(|_| Tensor::zeros([1, MAX_LEN, WIDTH], DType::F32));
     let mut plans = Vec::new();
-    for at in 0..MOST {
+    for at in 0..MAX_LEN {
         let [q, k, v] = [0, 1, 2].map(|which| given(which, at));
         eval(&[&q, &k, &v]).unwrap();
         let before = plan_cache_stats().misses;

@@ -202,61 +202,61 @@ fn mistakes_of_composed_operations_name_their_operands() {
 
 #[test]
 fn sizes_beyond_the_address_space_are_mistakes() {
-    const MOST: usize = usize::MAX;
+    const HUGE: usize = usize::MAX;
     on_cpu(|| {
         let (a, image, filters) = (ones(&[4]), ones(&[2, 3, 4, 4]), ones(&[3, 3, 2, 2]));
         let (long, cube) = (Tensor::zeros([1 << 62], DType::U8), ones(&[1 << 20; 3]));
         let conv = |conv: ConvOptions<2>| image.conv(&filters, &conv);
         for (wrong, part) in [
-            (ones(&[MOST, 2]), "f32[18446744073709551615, 2] has more bytes than the address space"),
+            (ones(&[HUGE, 2]), "f32[18446744073709551615, 2] has more bytes than the address space"),
             (ones(&[1 << 62]).exp(), "has more bytes than the address space"),
             (a.reshape([isize::MAX, 3]), "reshape: f32[4]"),
-            (a.unflatten(0, &[MOST, 3]), "unflatten: axis 0 of f32[4]"),
-            (a.narrow(0, MOST, 2), "narrow: 18446744073709551615 .. "),
-            (a.pad(&[(MOST, 1)]), "has more bytes than the address space"),
-            (a.tile([MOST]), "has more bytes than the address space"),
-            (a.repeat_interleave(MOST, 0), "has more bytes than the address space"),
-            (a.split(&[MOST, 5], 0).remove(0), "do not add up to axis 0"),
-            (a.broadcast_to([MOST, 4]), "has more bytes than the address space"),
-            (Tensor::arange(MOST), "are more than the 2147483648 that"),
-            (Tensor::arange(4).one_hot(MOST, DType::F32), "are more than the 2147483648 that"),
-            (Tensor::eye(MOST, DType::F32), "are more than the 2147483648 that"),
-            (Tensor::linspace(0.0, 1.0, MOST, DType::F32), "are more than the 2147483648 that"),
-            (Tensor::from_slice(&[1f32], [MOST, 4]), "1 elements do not fill"),
-            (Tensor::from_bytes(&[1], [MOST, 4], DType::F32), "1 bytes do not fill"),
+            (a.unflatten(0, &[HUGE, 3]), "unflatten: axis 0 of f32[4]"),
+            (a.narrow(0, HUGE, 2), "narrow: 18446744073709551615 .. "),
+            (a.pad(&[(HUGE, 1)]), "has more bytes than the address space"),
+            (a.tile([HUGE]), "has more bytes than the address space"),
+            (a.repeat_interleave(HUGE, 0), "has more bytes than the address space"),
+            (a.split(&[HUGE, 5], 0).remove(0), "do not add up to axis 0"),
+            (a.broadcast_to([HUGE, 4]), "has more bytes than the address space"),
+            (Tensor::arange(HUGE), "are more than the 2147483648 that"),
+            (Tensor::arange(4).one_hot(HUGE, DType::F32), "are more than the 2147483648 that"),
+            (Tensor::eye(HUGE, DType::F32), "are more than the 2147483648 that"),
+            (Tensor::linspace(0.0, 1.0, HUGE, DType::F32), "are more than the 2147483648 that"),
+            (Tensor::from_slice(&[1f32], [HUGE, 4]), "1 elements do not fill"),
+            (Tensor::from_bytes(&[1], [HUGE, 4], DType::F32), "1 bytes do not fill"),
             (
-                conv(ConvOptions { padding: [MOST, 1], ..ConvOptions::default() }),
+                conv(ConvOptions { padding: [HUGE, 1], ..ConvOptions::default() }),
                 "conv: a convolution with stride [1, 1], padding [1844",
             ),
             (
-                conv(ConvOptions { dilation: [MOST, 1], ..ConvOptions::default() }),
+                conv(ConvOptions { dilation: [HUGE, 1], ..ConvOptions::default() }),
                 "needs more bytes than the address space",
             ),
-            (conv(ConvOptions { groups: MOST, ..ConvOptions::default() }), "needs more bytes than the address space"),
+            (conv(ConvOptions { groups: HUGE, ..ConvOptions::default() }), "needs more bytes than the address space"),
             (
                 image.conv_transpose(
                     &filters,
-                    &ConvTransposeOptions { stride: [MOST, 1], ..ConvTransposeOptions::default() },
+                    &ConvTransposeOptions { stride: [HUGE, 1], ..ConvTransposeOptions::default() },
                 ),
                 "needs more bytes than the address space",
             ),
             (
                 image.conv_transpose(
                     &filters,
-                    &ConvTransposeOptions { output_padding: [MOST, 0], ..ConvTransposeOptions::default() },
+                    &ConvTransposeOptions { output_padding: [HUGE, 0], ..ConvTransposeOptions::default() },
                 ),
                 "an output padding of [18446744073709551615, 0] is too large",
             ),
-            (image.max_pool(&Window::new([MOST, 2])), "windows of size"),
-            (image.max_pool(&Window { dilation: [MOST, 1], ..Window::new([2, 2]) }), "windows of size"),
+            (image.max_pool(&Window::new([HUGE, 2])), "windows of size"),
+            (image.max_pool(&Window { dilation: [HUGE, 1], ..Window::new([2, 2]) }), "windows of size"),
             (
-                image.avg_pool(&Window { padding: [MOST, 0], ..Window::new([2, 2]) }),
+                image.avg_pool(&Window { padding: [HUGE, 0], ..Window::new([2, 2]) }),
                 "has more bytes than the address space",
             ),
             (ones(&[1 << 33, 4]).cdist(&ones(&[1 << 33, 4]), 2.0), "has more bytes than the address space"),
             (ones(&[2, 0]).max(1), "max: there is no element along axis 1"),
             (ones(&[2, 0]).argmin(1), "argmin: there is no element along axis 1"),
-            (ones(&[0, MOST]), "f32[0, 18446744073709551615] has more bytes than the address space"),
+            (ones(&[0, HUGE]), "f32[0, 18446744073709551615] has more bytes than the address space"),
             (
                 Tensor::concat([long.clone(), long.clone(), long.clone(), long.clone()], 0),
                 "has more bytes than the address space",
@@ -268,14 +268,14 @@ fn sizes_beyond_the_address_space_are_mistakes() {
             (Tensor::meshgrid(&[&long, &long]).remove(1), "has more bytes than the address space"),
             (Tensor::einsum("a,b->ab", &[&long, &long]), "has more bytes than the address space"),
             (long.unfold(&Window::new([1 << 61])), "has more bytes than the address space"),
-            (image.adaptive_avg_pool([MOST, 1]), "are more than the 2147483648 that"),
-            (image.adaptive_max_pool([MOST, 1]), "are more than the 2147483648 that"),
-            (image.interpolate([MOST, 1], InterpolateMode::Nearest), "interpolate: from f32[2, 3, 4, 4]"),
+            (image.adaptive_avg_pool([HUGE, 1]), "are more than the 2147483648 that"),
+            (image.adaptive_max_pool([HUGE, 1]), "are more than the 2147483648 that"),
+            (image.interpolate([HUGE, 1], InterpolateMode::Nearest), "interpolate: from f32[2, 3, 4, 4]"),
             (
                 ones(&[1 << 31]).interpolate([4], InterpolateMode::Linear(AlignCorners::No)),
                 "an axis has more elements than an i32 can count",
             ),
-            (Rng::seed_from_u64(0).uniform([MOST, 2]), "has more bytes than the address space"),
+            (Rng::seed_from_u64(0).uniform([HUGE, 2]), "has more bytes than the address space"),
             (ones(&[70_000, 70_000]).lu().l, "take_along_dim: "),
         ] {
             let error = mistake_of(&wrong);

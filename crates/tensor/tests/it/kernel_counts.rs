@@ -249,7 +249,7 @@ fn attention_is_one_kernel_on_a_gpu() {
             let plan = plan(&TracedGraph::new(&device, roots).unwrap().graph, target, &|_| false).unwrap();
             (plan.steps.len(), plan.peak_bytes)
         };
-        let (bytes, logarithms) = (4 * 256 * 64 * 4, 4 * 256 * 4);
+        let (bytes, logsumexp) = (4 * 256 * 64 * 4, 4 * 256 * 4);
         let all: Vec<&Tensor> = std::iter::once(&value).chain(&gradients).collect();
         for target in [
             Target::opencl_minimum(),
@@ -258,9 +258,9 @@ fn attention_is_one_kernel_on_a_gpu() {
             Target::hip_minimum(64),
             Target::webgpu_minimum(),
         ] {
-            assert_eq!(planned(&[&value], &target), (1, bytes + logarithms), "{}", target.name);
+            assert_eq!(planned(&[&value], &target), (1, bytes + logsumexp), "{}", target.name);
             // Stored are the cotangent of the output, the value, three gradients, and two numbers for each query.
-            assert_eq!(planned(&all, &target), (4, 5 * bytes + 2 * logarithms), "{}", target.name);
+            assert_eq!(planned(&all, &target), (4, 5 * bytes + 2 * logsumexp), "{}", target.name);
         }
     });
 }

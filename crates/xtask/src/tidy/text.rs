@@ -6,7 +6,7 @@ use super::Finding;
 use super::source::Source;
 
 /// Maximum number of lines of a file without a row in [`LARGE_FILES`].
-const MOST_LINES: usize = 600;
+const MAX_LINES: usize = 600;
 
 /// Files that can be longer: path, limit, reason.
 const LARGE_FILES: &[(&str, usize, &str)] = &[];
@@ -73,7 +73,7 @@ pub fn safety(source: &Source) -> Vec<Finding> {
         return Vec::new();
     }
     /// Maximum lines of code between the comment and the block: the start of the statement, attributes, a sibling impl.
-    const MOST_CODE_BETWEEN: usize = 3;
+    const MAX_CODE_BETWEEN: usize = 3;
     let lines: Vec<&str> = source.text.lines().collect();
     let explained = |index: usize| {
         let mut code = 0;
@@ -84,7 +84,7 @@ pub fn safety(source: &Source) -> Vec<Finding> {
             if !line.trim_start().starts_with("//") {
                 code += 1;
             }
-            if code > MOST_CODE_BETWEEN + 1 {
+            if code > MAX_CODE_BETWEEN + 1 {
                 return false;
             }
         }
@@ -110,7 +110,7 @@ pub fn module_docs(source: &Source) -> Vec<Finding> {
 
 /// Checks the length of files.
 pub fn file_size(source: &Source) -> Vec<Finding> {
-    let limit = LARGE_FILES.iter().find(|(path, _, _)| *path == source.path).map_or(MOST_LINES, |(_, lines, _)| *lines);
+    let limit = LARGE_FILES.iter().find(|(path, _, _)| *path == source.path).map_or(MAX_LINES, |(_, lines, _)| *lines);
     let lines = source.text.lines().count();
     if !source.is_rust() || lines <= limit {
         return Vec::new();

@@ -74,7 +74,7 @@ enum OwnedRows {
 struct Backward<'a> {
     heads: Heads<'a>,
     side: OwnedRows,
-    logarithms: MemId,
+    logsumexp: MemId,
     means: MemId,
     grad_output: MemId,
     /// Output buffers.
@@ -103,16 +103,17 @@ impl<'a> Backward<'a> {
         };
         let mut heads = Heads::new(name, of, t, fused);
         let (sum, tiles) = (heads.tiles.sum, &mut heads.tiles);
-        let [logarithms, means] = ["logarithms", "means"].map(|name| tiles.b.buffer(name, sum, Access::In));
+        let [logsumexp, means] = ["logsumexp", "means"].map(|name| tiles.b.buffer(name, sum, Access::In));
         let grad_output = tiles.b.buffer("grad_output", of.dtype, Access::In);
         let results = results.iter().map(|name| tiles.b.buffer(name, of.dtype, Access::Out)).collect();
-        let mut slabs = |names: [&str; 2], rows: u64| {
-            [(names[0], of.width), (names[1], of.depth)].map(|(name, width)| tiles.slab(name, rows, width as u64))
+        let mut shared = |names: [&str; 2], rows: u64| {
+            [(names[0], of.width), (names[1], of.depth)]
+                .map(|(name, width)| tiles.shared_tile(name, rows, width as u64))
         };
         let (of_queries, of_keys) = (["tile_of_queries", "tile_of_grad_output"], ["tile_of_keys", "tile_of_values"]);
         let (owned, streamed) = match side {
-            OwnedRows::Queries => (slabs(of_queries, t.owned()), slabs(of_keys, t.streamed())),
-            OwnedRows::Keys => (slabs(of_keys, t.owned()), slabs(of_queries, t.streamed())),
+            OwnedRows::Queries => (shared(of_queries, t.owned()), shared(of_keys, t.streamed())),
+            OwnedRows::Keys => (shared(of_keys, t.owned()), shared(of_queries, t.streamed())),
         };
         let (mut summed, mut through) = (streamed, [tiles.weights("grad_scores"), None]);
         summed[0] = tiles.transposed("transposed", streamed[0]);
@@ -120,7 +121,7 @@ impl<'a> Backward<'a> {
             summed[1] = tiles.transposed("transposed_grad_output", streamed[1]);
             through[1] = tiles.weights("weights");
         }
-        Backward { heads, side, logarithms, means, grad_output, results, owned, streamed, summed, through }
+        Backward { heads, side, logsumexp, means, grad_output, results, owned, streamed, summed, through }
     }
 
     fn grad_queries(of: &'a Attention, t: Tiling, fused: bool) -> Builder {
@@ -243,7 +244,7 @@ impl<'a> Backward<'a> {
         let inside = tiles.below(&[open.then_some((query, queries))]);
         let before = tiles.times(number, queries);
         let at = tiles.b.alu(Alu::Add, &[before, query]);
-        let [logarithm, mean] = [self.logarithms, self.means].map(|mem| {
+        let [logarithm, mean] = [self.logsumexp, self.means].map(|mem| {
             let value = tiles.read(mem, at, inside);
             tiles.b.bind("stats", value)
         });

@@ -58,29 +58,29 @@ impl Tiles {
         self.b.alu(Alu::Or, &[low, high])
     }
 
-    /// Loads fragment words for a step: for each line of a slab, the word `apart` words after the work-item's own.
+    /// Loads fragment words for a step: for each line of a tile, the word `apart` words after the work-item's own.
     fn words<const N: usize>(
         &mut self,
-        slab: SharedTile,
+        tile: SharedTile,
         lines: [ExprId; N],
         apart: [u64; N],
         step: ExprId,
     ) -> [ExprId; N] {
         let at = self.b.alu(Alu::Add, &[step, self.column]);
         std::array::from_fn(|n| {
-            let before = self.times(lines[n], slab.pitch(self.t));
+            let before = self.times(lines[n], tile.pitch(self.t));
             let at = self.b.alu(Alu::Add, &[before, at]);
             let at = self.plus(at, apart[n]);
-            let word = self.b.load(slab.mem, at, Guard::Proven);
+            let word = self.b.load(tile.mem, at, Guard::Proven);
             self.b.bind("r", word)
         })
     }
 
     /// Loads the words of B for the n-th fragment along its columns.
-    fn right(&mut self, slab: SharedTile, n: u64, step: ExprId) -> [ExprId; 2] {
+    fn right(&mut self, tile: SharedTile, n: u64, step: ExprId) -> [ExprId; 2] {
         let (_, own) = self.split(self.line, 8);
         let line = self.plus(own, n * u64::from(Mma::COLUMNS));
-        self.words(slab, [line; 2], [0, 4], step)
+        self.words(tile, [line; 2], [0, 4], step)
     }
 
     fn add(&mut self, dtype: DType, a: [ExprId; 4], b: [ExprId; 2], to: ExprId) -> ExprId {

@@ -1,8 +1,9 @@
-//! Tiles of matrix products on tensor cores: 32 work-items together multiply fragments of f16 and bf16.
+//! Tiles of matrix products on tensor cores: the 32 work-items of a warp together multiply fragments of f16 and bf16 (PTX's
+//! `mma.m16n8k16`).
 //!
-//! Shared memory holds words of two elements that are adjacent along the sum, as required by
-//! [`panoply_ir::collective`]: A by rows and B by columns. Every set of 32 work-items accumulates a block of fragments,
-//! and loads the words of a step once for all their products.
+//! Shared memory holds words of two elements that are adjacent along the inner dimension, as required by
+//! [`panoply_ir::collective`]: A by rows and B by columns. Every warp accumulates a block of fragments, and loads the words
+//! of a step once for all their products.
 
 use panoply_ir::alu::Alu;
 use panoply_ir::kernel::{Builtin, CollectiveOp, ExprId, Guard, LocalId, Mma, Scope};
@@ -11,7 +12,7 @@ use panoply_ir::{DType, Scalar};
 use super::{MatmulTiling, Operand, SMEM_PADDING, Shape, Tiles};
 use crate::schedule::loop_nest::{LoopNest, Value, ValueId};
 
-/// Sets of work-items of a group along columns and rows, and the fragments of each set along them. The largest tiles
+/// Warps of a group along columns and rows, and the fragments of each warp along them. The largest tiles
 /// come first, from 128 × 128 to 32 × 32. The choice has not been tuned by measurement on a GPU; sums use at most 64
 /// registers of a work-item.
 pub(super) const TILES: [Shape; 4] =
@@ -23,16 +24,16 @@ const K_TILE: u64 = 32;
 /// Position of a work-item's fragments in the tile.
 #[derive(Clone, Copy)]
 pub(super) struct FragmentOwnership {
-    /// First row and first column of its set.
+    /// First row and first column of its warp's block.
     first: [ExprId; 2],
-    /// Its row in a fragment of A, and its column in a fragment of B.
+    /// Its row in a fragment of A, and its column in a fragment of B: PTX's `groupID`.
     g: ExprId,
-    /// Its word along the sum, and its pair of columns in a result fragment.
+    /// Its word along the inner dimension, and its pair of columns in a result fragment: PTX's `threadID_in_group`.
     t: ExprId,
 }
 
 impl MatmulTiling {
-    /// Converts the tiling to fragments, if both factors are 16-bit floats cast to a wider type.
+    /// Returns the tiling with fragments if both factors are 16-bit floats cast to a wider type; otherwise unchanged.
     pub(super) fn of_fragments(self, nest: &LoopNest) -> MatmulTiling {
         let half = |id: ValueId| match nest.values[id].0 {
             Value::Cast(of) => {
@@ -42,7 +43,7 @@ impl MatmulTiling {
         };
         match (half(self.a), half(self.b)) {
             (Some((a, dtype)), Some((b, other))) if dtype == other => {
-                MatmulTiling { a, b, slab: K_TILE, fragments: Some(dtype), ..self }
+                MatmulTiling { a, b, k_tile: K_TILE, fragments: Some(dtype), ..self }
             }
             _ => self,
         }
@@ -54,13 +55,13 @@ impl<'a> Tiles<'a> {
     pub(super) fn own(&mut self) -> FragmentOwnership {
         let t = self.t;
         let item = self.e.b.builtin(Builtin::LocalId(0));
-        let (set, number) = self.split(item, Mma::LANES.into());
-        let (down, across) = self.split(set, t.items[0]);
+        let (warp, lane) = self.split(item, Mma::LANES.into());
+        let (down, across) = self.split(warp, t.items[0]);
         let (row, column) = (
             self.times(down, t.block[1] * u64::from(Mma::ROWS)),
             self.times(across, t.block[0] * u64::from(Mma::COLUMNS)),
         );
-        let (g, word) = self.split(number, 4);
+        let (g, word) = self.split(lane, 4);
         let [row, column, g, word] = [row, column, g, word].map(|value| self.e.b.bind("own", value));
         FragmentOwnership { first: [row, column], g, t: word }
     }
@@ -71,7 +72,7 @@ impl<'a> Tiles<'a> {
         (self.e.b.alu(Alu::Div, &[number, size]), self.e.b.alu(Alu::Rem, &[number, size]))
     }
 
-    /// Returns a word of two elements of an operand that are adjacent along the sum.
+    /// Returns a word of two elements of an operand that are adjacent along the inner dimension.
     pub(super) fn word(&mut self, operand: Operand<'a>, inner: ExprId, outer: ExprId) -> ExprId {
         let second = self.plus(inner, 1);
         let [low, high] = [inner, second].map(|inner| {
@@ -83,7 +84,7 @@ impl<'a> Tiles<'a> {
         self.e.b.alu(Alu::Or, &[low, high])
     }
 
-    /// Adds the products of a slab to a work-item's fragments.
+    /// Adds the products of the tiles in shared memory to a work-item's fragments.
     pub(super) fn multiply_fragments(
         &mut self,
         dtype: DType,
@@ -94,7 +95,7 @@ impl<'a> Tiles<'a> {
     ) {
         let t = self.t;
         let words = u64::from(Mma::K) / 2;
-        let (start, end, step) = (self.e.b.index(0), self.e.b.index(t.slab / 2), self.e.b.index(words));
+        let (start, end, step) = (self.e.b.index(0), self.e.b.index(t.k_tile / 2), self.e.b.index(words));
         let step = self.e.b.begin_for("step", start, end, step);
         let left: Vec<[ExprId; 4]> = (0..t.block[1])
             .map(|y| [0, 1, 2, 3].map(|n| self.load_word(own, a, step, [16 * y + 8 * (n % 2), 4 * (n / 2)], 0)))
@@ -110,7 +111,7 @@ impl<'a> Tiles<'a> {
         self.e.b.end();
     }
 
-    /// Loads a word of a slab, `down` rows or columns and `along` words after the work-item's own.
+    /// Loads a word of a tile in shared memory, `down` rows or columns and `along` words after the work-item's own.
     fn load_word(
         &mut self,
         own: FragmentOwnership,
@@ -120,15 +121,16 @@ impl<'a> Tiles<'a> {
         axis: usize,
     ) -> ExprId {
         let line = self.e.b.alu(Alu::Add, &[own.first[axis], own.g]);
-        let start = self.times(line, self.t.slab / 2 + SMEM_PADDING);
+        let start = self.times(line, self.t.k_tile / 2 + SMEM_PADDING);
         let word = self.e.b.alu(Alu::Add, &[own.t, step]);
         let at = self.e.b.alu(Alu::Add, &[start, word]);
-        let at = self.plus(at, down * (self.t.slab / 2 + SMEM_PADDING) + along);
-        let value = self.e.b.load(operand.slab, at, Guard::Proven);
+        let at = self.plus(at, down * (self.t.k_tile / 2 + SMEM_PADDING) + along);
+        let value = self.e.b.load(operand.shared_tile, at, Guard::Proven);
         self.e.b.bind("r", value)
     }
 
-    /// Returns the row and column of the tile for an element of a sum fragment, and the element.
+    /// Returns the row and column in the tile of element `number` (0 to 3) of the work-item's part of result fragment `[x, y]`,
+    /// and the element.
     pub(super) fn element(
         &mut self,
         own: FragmentOwnership,

@@ -1,4 +1,6 @@
-//! Rules for integers and indices, which form a ring modulo their width. Bools are also passed here, but match no rule.
+//! Algebraic simplification of integers and indices, as LLVM's InstSimplify and InstCombine. Integers wrap, so sums and
+//! products may be reassociated. Constants are second operands here. Division by zero is defined: the quotient is 0, the
+//! remainder the dividend.
 
 use panoply_ir::kernel::ExprId;
 use panoply_ir::{Alu, DType, Type};
@@ -6,7 +8,9 @@ use panoply_ir::{Alu, DType, Type};
 use super::{Folder, Operands};
 
 impl Folder<'_> {
+    /// Returns a simpler equivalent of an operation on integers of type `ty`, or `None` if no rule applies.
     pub(super) fn integer(&mut self, op: Alu, ty: Type, args: Operands<'_>) -> Option<ExprId> {
+        // Bools are integers for the caller, but none of these rules is valid for them.
         if ty.is_bool() {
             return None;
         }
@@ -16,7 +20,7 @@ impl Folder<'_> {
             Alu::Add | Alu::Sub => self.sum(op, ty, args),
             Alu::Mul => self.product(ty, args),
             Alu::Div | Alu::Rem => self.quotient(op, ty, args),
-            Alu::Min | Alu::Max => self.extreme(op, args),
+            Alu::Min | Alu::Max => self.min_max(op, args),
             Alu::And | Alu::Or | Alu::Xor => self.bits(op, ty, args),
             Alu::Shl | Alu::Shr => self.shift(op, ty, args),
             Alu::Lt | Alu::Le | Alu::Eq | Alu::Ne => self.comparison(op, ty, args),
@@ -64,11 +68,11 @@ impl Folder<'_> {
         self.alu(op, &[x, amount])
     }
 
-    /// Returns the number closest to 0 that is congruent modulo the width.
+    /// Returns the value congruent to `value` modulo 2ⁿ, for a type of n bits, that is closest to 0.
     fn wrap(&self, ty: Type, value: i128) -> i128 {
-        let width = 1i128 << ty.dtype().unwrap_or(DType::U64).bits();
-        let least = value.rem_euclid(width);
-        if least > width / 2 - i128::from(is_signed(ty)) { least - width } else { least }
+        let modulus = 1i128 << ty.dtype().unwrap_or(DType::U64).bits();
+        let value = value.rem_euclid(modulus);
+        if value > modulus / 2 - i128::from(is_signed(ty)) { value - modulus } else { value }
     }
 
     fn product(&mut self, ty: Type, args: Operands<'_>) -> Option<ExprId> {
@@ -92,8 +96,8 @@ impl Folder<'_> {
         if ty == Type::Index || factor < 0 || factor.count_ones() != 1 {
             return None;
         }
-        let places = self.number(ty, factor.trailing_zeros() as i128);
-        Some(self.alu(Alu::Shl, &[x, places]))
+        let amount = self.number(ty, factor.trailing_zeros() as i128);
+        Some(self.alu(Alu::Shl, &[x, amount]))
     }
 
     fn quotient(&mut self, op: Alu, ty: Type, args: Operands<'_>) -> Option<ExprId> {
@@ -131,7 +135,7 @@ impl Folder<'_> {
         Some(self.alu(op, &[x, amount]))
     }
 
-    fn extreme(&mut self, op: Alu, args: Operands<'_>) -> Option<ExprId> {
+    fn min_max(&mut self, op: Alu, args: Operands<'_>) -> Option<ExprId> {
         if args[0] == args[1] {
             return Some(args[0]);
         }
@@ -139,8 +143,8 @@ impl Folder<'_> {
         let outer = self.int(args[1])?;
         let inner = self.operands_of(args[0], op)?;
         let first = self.int(inner[1])?;
-        let nearer = if op == Alu::Min { first.min(outer) } else { first.max(outer) };
-        let kept = if nearer == first { inner[1] } else { args[1] };
+        let bound = if op == Alu::Min { first.min(outer) } else { first.max(outer) };
+        let kept = if bound == first { inner[1] } else { args[1] };
         Some(self.alu(op, &[inner[0], kept]))
     }
 
@@ -177,17 +181,17 @@ impl Folder<'_> {
             return Some(args[0]);
         }
         let width = ty.dtype().unwrap_or(DType::U64).bits() as i128;
-        let places = self.int(args[1])?.rem_euclid(width);
-        if places == 0 {
+        let amount = self.int(args[1])?.rem_euclid(width);
+        if amount == 0 {
             return Some(args[0]);
         }
         let inner = self.operands_of(args[0], op)?;
-        let total = self.int(inner[1])?.rem_euclid(width) + places;
+        let total = self.int(inner[1])?.rem_euclid(width) + amount;
         if total < width {
             let total = self.number(ty, total);
             return Some(self.alu(op, &[inner[0], total]));
         }
-        // Only copies of the sign remain, if there is one.
+        // All bits are shifted out: copies of the sign bit remain in a signed type, zeros otherwise.
         if op == Alu::Shr && is_signed(ty) {
             let most = self.number(ty, width - 1);
             return Some(self.alu(op, &[inner[0], most]));
@@ -196,24 +200,24 @@ impl Folder<'_> {
     }
 
     fn comparison(&mut self, op: Alu, ty: Type, args: Operands<'_>) -> Option<ExprId> {
-        let truth = ty.with_dtype(DType::Bool);
+        let bool_ty = ty.with_dtype(DType::Bool);
         if args[0] == args[1] {
-            return Some(self.number(truth, i128::from(matches!(op, Alu::Le | Alu::Eq))));
+            return Some(self.number(bool_ty, i128::from(matches!(op, Alu::Le | Alu::Eq))));
         }
         let dtype = ty.dtype().unwrap_or(DType::U64);
         let value_bits = dtype.bits() - u32::from(dtype.is_signed());
-        let most = (1i128 << value_bits) - 1;
-        let least = if dtype.is_signed() { -most - 1 } else { 0 };
+        let max = (1i128 << value_bits) - 1;
+        let min = if dtype.is_signed() { -max - 1 } else { 0 };
         match (op, self.int(args[0]), self.int(args[1])) {
-            (Alu::Lt, _, Some(right)) if right == least => Some(self.number(truth, 0)),
-            (Alu::Lt, Some(left), _) if left == most => Some(self.number(truth, 0)),
-            (Alu::Le, _, Some(right)) if right == most => Some(self.number(truth, 1)),
-            (Alu::Le, Some(left), _) if left == least => Some(self.number(truth, 1)),
+            (Alu::Lt, _, Some(right)) if right == min => Some(self.number(bool_ty, 0)),
+            (Alu::Lt, Some(left), _) if left == max => Some(self.number(bool_ty, 0)),
+            (Alu::Le, _, Some(right)) if right == max => Some(self.number(bool_ty, 1)),
+            (Alu::Le, Some(left), _) if left == min => Some(self.number(bool_ty, 1)),
             _ => None,
         }
     }
 
-    /// Returns true if a type represents this number.
+    /// Returns true if a type can represent a number, which is not negative.
     fn holds(&self, ty: Type, value: i128) -> bool {
         let dtype = ty.dtype().unwrap_or(DType::U64);
         value < 1i128 << (dtype.bits() - u32::from(dtype.is_signed()))

@@ -48,7 +48,7 @@ fn find(kernel: &Kernel, block: &Block, loaded: &[bool]) -> Option<(usize, Eleme
         start = at;
     }
     let (mem, index) = element?;
-    let deps = ExprDeps::knowing(kernel, loaded);
+    let deps = ExprDeps::with_loaded_locals(kernel, loaded);
     // The guard is evaluated before these statements, so they must not change the index.
     let before = |at: usize| !Effects::of_op(&block[at].op).preserves(kernel, &deps, index);
     let start = (start..block.len()).rev().find(|at| before(*at)).map_or(start, |at| at + 1);

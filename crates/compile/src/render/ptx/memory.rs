@@ -71,7 +71,7 @@ impl Writer<'_> {
         let width = lanes.min((ARRAY_ALIGN / dtype.bytes()) as u8);
         let shared = matches!(self.kernel.mem(mem).space, Space::Shared(_)) && dtype.bytes() >= 4;
         let address = self.address(mem, index);
-        if shared && guard != Guard::Checked && width > 1 && self.multiples.is(at, width.into()) {
+        if shared && guard != Guard::Checked && width > 1 && self.multiples.is_multiple_of(at, width.into()) {
             return (0..lanes)
                 .step_by(width.into())
                 .flat_map(|lane| self.read_vector(mem, &address, lane, width))

@@ -7,7 +7,7 @@ use panoply_ir::{Alu, DType};
 
 use super::super::ops::bare;
 use super::expr::Writer;
-use super::soft_float::{Function, Fused, LARGEST_DIVISOR};
+use super::soft_float::{Function, Fused, MAX_DIVISOR};
 
 impl Writer<'_> {
     /// Renders a scalar operation. `dtype` is the operands' type (for `Select` that of the alternatives), `None` for
@@ -157,7 +157,7 @@ pub(super) fn call(function: &str, args: &[String]) -> String {
 /// Returns true if a divisor is a literal for which WGSL limits the error of a quotient.
 fn is_limited(text: &str) -> bool {
     let divisor = bare(text).trim_end_matches('f').parse::<f32>();
-    divisor.is_ok_and(|divisor| (f32::MIN_POSITIVE..=LARGEST_DIVISOR).contains(&divisor.abs()))
+    divisor.is_ok_and(|divisor| (f32::MIN_POSITIVE..=MAX_DIVISOR).contains(&divisor.abs()))
 }
 
 /// Returns true if a divisor is a positive literal, for which the language's division equals the IR's.

@@ -12,7 +12,7 @@ use super::int64::Wide;
 use super::ops::ordered;
 
 /// Largest divisor for which WGSL limits the error of a quotient of two f32: 2 to the 126.
-pub(super) const LARGEST_DIVISOR: f32 = 8.507_059e37;
+pub(super) const MAX_DIVISOR: f32 = 8.507_059e37;
 
 /// Implementations of a fused multiply-add on devices whose own is not fused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -167,11 +167,11 @@ impl Function {
     }
 }
 
-/// Returns the text of the quotient of two f32. Above [`LARGEST_DIVISOR`] both are divided by 4, which is exact for a divisor, and for a
+/// Returns the text of the quotient of two f32. Above [`MAX_DIVISOR`] both are divided by 4, which is exact for a divisor, and for a
 /// dividend whose quotient is not 0.
 fn quotient() -> String {
     format!(
-        "fn quotient(a: f32, b: f32) -> f32 {{\n    let scale = select(1.0f, 0.25f, abs(b) > {LARGEST_DIVISOR:e}f);\n    \
+        "fn quotient(a: f32, b: f32) -> f32 {{\n    let scale = select(1.0f, 0.25f, abs(b) > {MAX_DIVISOR:e}f);\n    \
          return (a * scale) / (b * scale);\n}}\n"
     )
 }

@@ -139,16 +139,16 @@ fn weights(b: &mut Build, of: &Attention, operands: &Operands) -> [NodeId; 2] {
     let logarithm = b.alu(Alu::Math(Math::Log), &[sum]);
     let logarithm = b.alu(Alu::Add, &[base, logarithm]);
     let divisor = b.alu(Alu::Select, &[blind, one, sum]);
-    let logarithms = b.reshape(logarithm, &shape[..3]);
-    [b.with(Alu::Div, powers, divisor), logarithms]
+    let logsumexp = b.reshape(logarithm, &shape[..3]);
+    [b.with(Alu::Div, powers, divisor), logsumexp]
 }
 
 fn forward(of: &Attention) -> Arc<Call> {
     let mut b = Build::default();
     let operands = operands(&mut b, of);
-    let [weights, logarithms] = weights(&mut b, of, &operands);
+    let [weights, logsumexp] = weights(&mut b, of, &operands);
     let output = with_shared(&mut b, of, weights, operands.v);
-    Arc::new(Call::with_routine("attention", b.done(&[output, logarithms]), Some(Routine::Attention(*of))))
+    Arc::new(Call::with_routine("attention", b.done(&[output, logsumexp]), Some(Routine::Attention(*of))))
 }
 
 fn backward(of: &Attention) -> Arc<Call> {
@@ -283,12 +283,12 @@ fn all_tilings_give_the_same_bits() {
 #[test]
 fn score_matrices_are_not_stored() {
     let of = Attention { batch: 1, heads: 16, key_heads: 16, queries: 1024, keys: 1024, width: 64, depth: 64, ..PLAIN };
-    let (output, logarithms) = (16 * 1024 * 64 * 4, 16 * 1024 * 4);
+    let (output, logsumexp) = (16 * 1024 * 64 * 4, 16 * 1024 * 4);
     for target in targets() {
         let graphs = [graph(&of, false), graph(&of, true)].map(|graph| plan(&graph, &target, &nothing).unwrap());
         assert_eq!(names(&graphs[0]), ["attention"], "{}", target.name);
-        assert_eq!(graphs[0].peak_bytes, output + logarithms, "{}", target.name);
-        assert_eq!(graphs[1].peak_bytes, 4 * output + 2 * logarithms, "{}: {}", target.name, graphs[1]);
+        assert_eq!(graphs[0].peak_bytes, output + logsumexp, "{}", target.name);
+        assert_eq!(graphs[1].peak_bytes, 4 * output + 2 * logsumexp, "{}: {}", target.name, graphs[1]);
         let exact = Options { math_mode: MathMode::Exact, ..Options::default() };
         let exact = plan_with(&exact, &graph(&of, false), &target, &nothing).unwrap();
         assert!(exact.steps.len() >= 3 && exact.peak_bytes > 64 << 20, "{}: {exact}", target.name);

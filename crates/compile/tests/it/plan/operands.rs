@@ -55,8 +55,8 @@ const FORMS: [Form; 9] = [
 ];
 
 /// Maximum number of elements of an array, limited because the interpreters are slow.
-const MOST: usize = 1200;
-const MOST_IN_FULL: usize = 9000;
+const MAX_ELEMS: usize = 1200;
+const MAX_ELEMS_FULL: usize = 9000;
 
 /// A graph under construction.
 struct Case {
@@ -356,7 +356,7 @@ fn is_full() -> bool {
 }
 
 fn run((name, primitive): Primitive, forms: [Form; 3], seed: u64) {
-    let most = if is_full() { MOST_IN_FULL } else { MOST };
+    let most = if is_full() { MAX_ELEMS_FULL } else { MAX_ELEMS };
     let mut case = Case { b: Build::default(), draw: Draw::new(seed), most, lengths: lengths(most), slots: 0 };
     let made = primitive(&mut case, forms);
     let mut outputs = vec![made];

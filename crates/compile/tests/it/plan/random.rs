@@ -40,7 +40,7 @@ struct Maker {
 }
 
 /// Maximum number of elements of a node, limited because the interpreters are slow.
-const MOST: usize = 1000;
+const MAX_ELEMS: usize = 1000;
 
 impl Maker {
     fn shape(&mut self) -> Vec<usize> {
@@ -50,7 +50,7 @@ impl Maker {
     }
 
     fn add(&mut self, id: NodeId, bound: f64) {
-        if self.b.shape(id).iter().product::<usize>() > MOST {
+        if self.b.shape(id).iter().product::<usize>() > MAX_ELEMS {
             return;
         }
         let (id, bound) = if bound > 40.0 { (self.b.alu(Alu::Math(Math::Tanh), &[id]), 1.0) } else { (id, bound) };

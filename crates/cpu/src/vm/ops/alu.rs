@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 
-use panoply_host::isa::{Machine, VecFn};
+use panoply_host::isa::{Simd, VecFn};
 use panoply_ir::{Alu, Math};
 
 use super::loops::{Binary, Is, Iv, Sv, Ternary, Unary, V, Vs, Vsi, Vss, Vsv, Vv, Vvi, Vvs, Vvv};
@@ -37,7 +37,7 @@ macro_rules! operations {
             type A = T;
             type R = T;
             #[inline(always)]
-            fn apply<M: Machine>($a: T) -> T {
+            fn apply<M: Simd>($a: T) -> T {
                 $value
             }
         }
@@ -48,7 +48,7 @@ macro_rules! operations {
             type A = T;
             type R = T;
             #[inline(always)]
-            fn apply<M: Machine>($a: T, $b: T) -> T {
+            fn apply<M: Simd>($a: T, $b: T) -> T {
                 $value
             }
         }
@@ -59,7 +59,7 @@ macro_rules! operations {
             type A = T;
             type R = u8;
             #[inline(always)]
-            fn apply<M: Machine>($a: T, $b: T) -> u8 {
+            fn apply<M: Simd>($a: T, $b: T) -> u8 {
                 u8::from($value)
             }
         }
@@ -135,7 +135,7 @@ impl Unary for NotBool {
     type A = u8;
     type R = u8;
     #[inline(always)]
-    fn apply<M: Machine>(a: u8) -> u8 {
+    fn apply<M: Simd>(a: u8) -> u8 {
         a ^ 1
     }
 }
@@ -147,7 +147,7 @@ impl<T: Float> Ternary for Fma<T> {
     type B = T;
     type R = T;
     #[inline(always)]
-    fn apply<M: Machine>(a: T, b: T, c: T) -> T {
+    fn apply<M: Simd>(a: T, b: T, c: T) -> T {
         a.fma::<M>(b, c)
     }
 }
@@ -160,7 +160,7 @@ impl<T: Copy + 'static> Ternary for Select<T> {
     type B = T;
     type R = T;
     #[inline(always)]
-    fn apply<M: Machine>(condition: u8, a: T, b: T) -> T {
+    fn apply<M: Simd>(condition: u8, a: T, b: T) -> T {
         if condition != 0 { a } else { b }
     }
 }
@@ -168,7 +168,7 @@ impl<T: Copy + 'static> Ternary for Select<T> {
 /// Returns the loop for an operation with operands in a mode; `None` if there is no such loop.
 ///
 /// `lane` is the lane type of the operands (for `Select`, of the values).
-pub fn find<M: Machine>(alu: Alu, lane: Lane, mode: Mode) -> Option<VecFn> {
+pub fn find<M: Simd>(alu: Alu, lane: Lane, mode: Mode) -> Option<VecFn> {
     if alu == Alu::Select {
         return match lane.bytes() {
             1 => select::<M, u8>(mode),
@@ -204,7 +204,7 @@ fn is_sign_agnostic(alu: Alu) -> bool {
     matches!(alu, Neg | Not | PopCount | Add | Sub | Mul | And | Or | Xor | Shl | Eq | Ne)
 }
 
-fn float<M: Machine, T: Float>(alu: Alu, mode: Mode) -> Option<VecFn> {
+fn float<M: Simd, T: Float>(alu: Alu, mode: Mode) -> Option<VecFn> {
     match alu {
         Alu::Neg => unary::<M, Neg<T>>(mode),
         Alu::Abs => unary::<M, Abs<T>>(mode),
@@ -242,7 +242,7 @@ fn float<M: Machine, T: Float>(alu: Alu, mode: Mode) -> Option<VecFn> {
     }
 }
 
-fn ordered_integer<M: Machine, T: Number + Bits>(alu: Alu, mode: Mode) -> Option<VecFn> {
+fn ordered_integer<M: Simd, T: Number + Bits>(alu: Alu, mode: Mode) -> Option<VecFn> {
     match alu {
         Alu::Abs => unary::<M, Abs<T>>(mode),
         Alu::Div => division::<M, Div<T>>(mode),
@@ -256,7 +256,7 @@ fn ordered_integer<M: Machine, T: Number + Bits>(alu: Alu, mode: Mode) -> Option
     }
 }
 
-fn wrapping<M: Machine, T: Number + Bits>(alu: Alu, mode: Mode) -> Option<VecFn> {
+fn wrapping<M: Simd, T: Number + Bits>(alu: Alu, mode: Mode) -> Option<VecFn> {
     match alu {
         Alu::Neg => unary::<M, Neg<T>>(mode),
         Alu::Not => unary::<M, Not<T>>(mode),
@@ -274,7 +274,7 @@ fn wrapping<M: Machine, T: Number + Bits>(alu: Alu, mode: Mode) -> Option<VecFn>
     }
 }
 
-fn boolean<M: Machine>(alu: Alu, mode: Mode) -> Option<VecFn> {
+fn boolean<M: Simd>(alu: Alu, mode: Mode) -> Option<VecFn> {
     match alu {
         Alu::Not => unary::<M, NotBool>(mode),
         Alu::And | Alu::Or | Alu::Xor | Alu::Eq | Alu::Ne => wrapping::<M, u8>(alu, mode),
@@ -282,18 +282,18 @@ fn boolean<M: Machine>(alu: Alu, mode: Mode) -> Option<VecFn> {
     }
 }
 
-fn unary<M: Machine, O: Unary>(mode: Mode) -> Option<VecFn> {
+fn unary<M: Simd, O: Unary>(mode: Mode) -> Option<VecFn> {
     (mode == Mode::V).then(|| M::compile::<V<O>>())
 }
 
-fn binary<M: Machine, O: Binary<R = <O as Binary>::A>>(mode: Mode) -> Option<VecFn> {
+fn binary<M: Simd, O: Binary<R = <O as Binary>::A>>(mode: Mode) -> Option<VecFn> {
     match mode {
         Mode::Sv => Some(M::compile::<Sv<O>>()),
         _ => commutative::<M, O>(mode),
     }
 }
 
-fn commutative<M: Machine, O: Binary<R = <O as Binary>::A>>(mode: Mode) -> Option<VecFn> {
+fn commutative<M: Simd, O: Binary<R = <O as Binary>::A>>(mode: Mode) -> Option<VecFn> {
     match mode {
         Mode::Vv => Some(M::compile::<Vv<O>>()),
         Mode::Vs => Some(M::compile::<Vs<O>>()),
@@ -304,7 +304,7 @@ fn commutative<M: Machine, O: Binary<R = <O as Binary>::A>>(mode: Mode) -> Optio
 }
 
 /// Loops of operations whose right operand is often uniform, and that are so slow that an extra copy does not matter.
-fn division<M: Machine, O: Binary>(mode: Mode) -> Option<VecFn> {
+fn division<M: Simd, O: Binary>(mode: Mode) -> Option<VecFn> {
     match mode {
         Mode::Vv => Some(M::compile::<Vv<O>>()),
         Mode::Vs => Some(M::compile::<Vs<O>>()),
@@ -312,7 +312,7 @@ fn division<M: Machine, O: Binary>(mode: Mode) -> Option<VecFn> {
     }
 }
 
-fn comparison<M: Machine, O: Binary>(mode: Mode) -> Option<VecFn> {
+fn comparison<M: Simd, O: Binary>(mode: Mode) -> Option<VecFn> {
     match mode {
         Mode::Vv => Some(M::compile::<Vv<O>>()),
         Mode::Vs => Some(M::compile::<Vs<O>>()),
@@ -321,11 +321,11 @@ fn comparison<M: Machine, O: Binary>(mode: Mode) -> Option<VecFn> {
     }
 }
 
-fn only_vectors<M: Machine, O: Binary>(mode: Mode) -> Option<VecFn> {
+fn only_vectors<M: Simd, O: Binary>(mode: Mode) -> Option<VecFn> {
     (mode == Mode::Vv).then(|| M::compile::<Vv<O>>())
 }
 
-fn fma<M: Machine, T: Float>(mode: Mode) -> Option<VecFn> {
+fn fma<M: Simd, T: Float>(mode: Mode) -> Option<VecFn> {
     match mode {
         Mode::Vvi => Some(M::compile::<Vvi<Fma<T>>>()),
         Mode::Vsi => Some(M::compile::<Vsi<Fma<T>>>()),
@@ -333,11 +333,11 @@ fn fma<M: Machine, T: Float>(mode: Mode) -> Option<VecFn> {
     }
 }
 
-fn select<M: Machine, T: Copy + 'static>(mode: Mode) -> Option<VecFn> {
+fn select<M: Simd, T: Copy + 'static>(mode: Mode) -> Option<VecFn> {
     ternary::<M, Select<T>>(mode)
 }
 
-fn ternary<M: Machine, O: Ternary>(mode: Mode) -> Option<VecFn> {
+fn ternary<M: Simd, O: Ternary>(mode: Mode) -> Option<VecFn> {
     match mode {
         Mode::Vvv => Some(M::compile::<Vvv<O>>()),
         Mode::Vvs => Some(M::compile::<Vvs<O>>()),

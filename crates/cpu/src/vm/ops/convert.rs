@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 use std::slice;
 
 use panoply_host::half;
-use panoply_host::isa::{Body, Machine, VecFn};
+use panoply_host::isa::{LoopBody, Simd, VecFn};
 use panoply_ir::dtype::{integer_to_odd, to_odd};
 
 use super::loops::{Unary, V};
@@ -35,7 +35,7 @@ macro_rules! casts {
                 type A = $a;
                 type R = $r;
                 #[inline(always)]
-                fn apply<M: Machine>(a: $a) -> $r {
+                fn apply<M: Simd>(a: $a) -> $r {
                     converted!(a: $a => $r $(, $largest)?)
                 }
             }
@@ -44,7 +44,7 @@ macro_rules! casts {
         /// Returns the loop that converts lanes to a type of a different width or class, like Rust's `as`. A signed
         /// destination uses the loop of the unsigned type of the same width if no float is involved, and a `bool`
         /// source the loop of `u8`. `None` if the bits stay the same.
-        pub fn cast<M: Machine>(from: Lane, to: Lane) -> Option<VecFn> {
+        pub fn cast<M: Simd>(from: Lane, to: Lane) -> Option<VecFn> {
             let from = if from == Lane::Bool { Lane::U8 } else { from };
             let is_float = |lane| matches!(lane, Lane::F32 | Lane::F64);
             let to = if is_float(from) || is_float(to) { to } else { to.unsigned() };
@@ -83,7 +83,7 @@ macro_rules! conversions {
             type A = $from;
             type R = $to;
             #[inline(always)]
-            fn apply<M: Machine>($a: $from) -> $to {
+            fn apply<M: Simd>($a: $from) -> $to {
                 $value
             }
         }
@@ -104,9 +104,9 @@ conversions! {
 macro_rules! conversions_of_f16 {
     ($($name:ident $from:ty => $to:ty, $run:ident;)*) => {$(
         struct $name;
-        impl Body for $name {
+        impl LoopBody for $name {
             #[inline(always)]
-            unsafe fn run<M: Machine>(n: usize, dst: *mut u8, a: *const u8, _: *const u8, _: *const u8) {
+            unsafe fn run<M: Simd>(n: usize, dst: *mut u8, a: *const u8, _: *const u8, _: *const u8) {
                 // SAFETY: the caller promises `n` aligned lanes on both sides that do not overlap.
                 let (from, to) = unsafe {
                     (slice::from_raw_parts(a.cast::<$from>(), n), slice::from_raw_parts_mut(dst.cast::<$to>(), n))
@@ -125,7 +125,7 @@ conversions_of_f16! {
 
 /// Returns the loop that converts lanes to f32, rounding to odd, so that a following rounding to a 16-bit float equals
 /// a single rounding.
-pub fn odd<M: Machine>(from: Lane) -> Option<VecFn> {
+pub fn odd<M: Simd>(from: Lane) -> Option<VecFn> {
     match from {
         Lane::I32 => Some(M::compile::<V<OddI32>>()),
         Lane::I64 => Some(M::compile::<V<OddI64>>()),
@@ -137,7 +137,7 @@ pub fn odd<M: Machine>(from: Lane) -> Option<VecFn> {
 }
 
 /// Returns the loop that rounds f32 lanes to a narrower type, keeping them f32.
-pub fn round<M: Machine>(to: Round) -> Option<VecFn> {
+pub fn round<M: Simd>(to: Round) -> Option<VecFn> {
     match to {
         Round::None => None,
         Round::F16 => Some(M::compile::<RoundF16>()),
@@ -146,7 +146,7 @@ pub fn round<M: Machine>(to: Round) -> Option<VecFn> {
 }
 
 /// Returns the loop that widens the 16-bit floats of a memory to f32 lanes.
-pub fn widen<M: Machine>(from: Round) -> Option<VecFn> {
+pub fn widen<M: Simd>(from: Round) -> Option<VecFn> {
     match from {
         Round::None => None,
         Round::F16 => Some(M::compile::<WidenF16>()),
@@ -155,7 +155,7 @@ pub fn widen<M: Machine>(from: Round) -> Option<VecFn> {
 }
 
 /// Returns the loop that narrows f32 lanes to the 16-bit floats of a memory.
-pub fn narrow<M: Machine>(to: Round) -> Option<VecFn> {
+pub fn narrow<M: Simd>(to: Round) -> Option<VecFn> {
     match to {
         Round::None => None,
         Round::F16 => Some(M::compile::<NarrowF16>()),

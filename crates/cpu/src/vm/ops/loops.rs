@@ -6,7 +6,7 @@
 use std::marker::PhantomData;
 use std::slice;
 
-use panoply_host::isa::{Body, Machine};
+use panoply_host::isa::{LoopBody, Simd};
 
 /// An operation on one operand.
 pub trait Unary: 'static {
@@ -15,7 +15,7 @@ pub trait Unary: 'static {
     /// The result.
     type R: Copy + 'static;
     /// Computes one lane. Implementations must be `#[inline(always)]`.
-    fn apply<M: Machine>(a: Self::A) -> Self::R;
+    fn apply<M: Simd>(a: Self::A) -> Self::R;
 }
 
 /// An operation on two operands of one type.
@@ -25,7 +25,7 @@ pub trait Binary: 'static {
     /// The result.
     type R: Copy + 'static;
     /// Computes one lane. Implementations must be `#[inline(always)]`.
-    fn apply<M: Machine>(a: Self::A, b: Self::A) -> Self::R;
+    fn apply<M: Simd>(a: Self::A, b: Self::A) -> Self::R;
 }
 
 /// An operation on three operands, of which two have one type.
@@ -37,7 +37,7 @@ pub trait Ternary: 'static {
     /// The result.
     type R: Copy + 'static;
     /// Computes one lane. Implementations must be `#[inline(always)]`.
-    fn apply<M: Machine>(a: Self::A, b: Self::B, c: Self::B) -> Self::R;
+    fn apply<M: Simd>(a: Self::A, b: Self::B, c: Self::B) -> Self::R;
 }
 
 /// An operand of a loop.
@@ -62,46 +62,42 @@ impl<T: Copy> Operand<T> for T {
 }
 
 #[inline(always)]
-fn map1<M: Machine, O: Unary>(dst: &mut [O::R], a: &[O::A]) {
+fn map1<M: Simd, O: Unary>(dst: &mut [O::R], a: &[O::A]) {
     for (i, out) in dst.iter_mut().enumerate() {
         *out = O::apply::<M>(a.lane(i));
     }
 }
 
 #[inline(always)]
-fn map2<M: Machine, O: Binary>(dst: &mut [O::R], a: impl Operand<O::A>, b: impl Operand<O::A>) {
+fn map2<M: Simd, O: Binary>(dst: &mut [O::R], a: impl Operand<O::A>, b: impl Operand<O::A>) {
     for (i, out) in dst.iter_mut().enumerate() {
         *out = O::apply::<M>(a.lane(i), b.lane(i));
     }
 }
 
 #[inline(always)]
-fn map3<M: Machine, O: Ternary>(dst: &mut [O::R], a: impl Operand<O::A>, b: impl Operand<O::B>, c: impl Operand<O::B>) {
+fn map3<M: Simd, O: Ternary>(dst: &mut [O::R], a: impl Operand<O::A>, b: impl Operand<O::B>, c: impl Operand<O::B>) {
     for (i, out) in dst.iter_mut().enumerate() {
         *out = O::apply::<M>(a.lane(i), b.lane(i), c.lane(i));
     }
 }
 
 #[inline(always)]
-fn update2<M: Machine, O: Binary<R = <O as Binary>::A>>(dst: &mut [O::R], b: impl Operand<O::A>) {
+fn update2<M: Simd, O: Binary<R = <O as Binary>::A>>(dst: &mut [O::R], b: impl Operand<O::A>) {
     for (i, out) in dst.iter_mut().enumerate() {
         *out = O::apply::<M>(*out, b.lane(i));
     }
 }
 
 #[inline(always)]
-fn update3<M: Machine, O: Ternary<R = <O as Ternary>::B>>(
-    dst: &mut [O::R],
-    a: impl Operand<O::A>,
-    b: impl Operand<O::B>,
-) {
+fn update3<M: Simd, O: Ternary<R = <O as Ternary>::B>>(dst: &mut [O::R], a: impl Operand<O::A>, b: impl Operand<O::B>) {
     for (i, out) in dst.iter_mut().enumerate() {
         *out = O::apply::<M>(a.lane(i), b.lane(i), *out);
     }
 }
 
 #[inline(always)]
-fn update1of3<M: Machine, O: Ternary<A = <O as Ternary>::R>>(
+fn update1of3<M: Simd, O: Ternary<A = <O as Ternary>::R>>(
     dst: &mut [O::R],
     b: impl Operand<O::B>,
     c: impl Operand<O::B>,
@@ -132,9 +128,9 @@ macro_rules! destination {
 /// One vector operand.
 pub struct V<O>(PhantomData<O>);
 
-impl<O: Unary> Body for V<O> {
+impl<O: Unary> LoopBody for V<O> {
     #[inline(always)]
-    unsafe fn run<M: Machine>(n: usize, dst: *mut u8, a: *const u8, _: *const u8, _: *const u8) {
+    unsafe fn run<M: Simd>(n: usize, dst: *mut u8, a: *const u8, _: *const u8, _: *const u8) {
         map1::<M, O>(destination!(O::R, dst, n), operand!(V, O::A, a, n));
     }
 }
@@ -144,9 +140,9 @@ macro_rules! binary_loops {
         $(#[$doc])*
         pub struct $name<O>(PhantomData<O>);
 
-        impl<O: Binary> Body for $name<O> {
+        impl<O: Binary> LoopBody for $name<O> {
             #[inline(always)]
-            unsafe fn run<M: Machine>(n: usize, dst: *mut u8, a: *const u8, b: *const u8, _: *const u8) {
+            unsafe fn run<M: Simd>(n: usize, dst: *mut u8, a: *const u8, b: *const u8, _: *const u8) {
                 map2::<M, O>(destination!(O::R, dst, n), operand!($a, O::A, a, n), operand!($b, O::A, b, n));
             }
         }
@@ -167,9 +163,9 @@ macro_rules! binary_updates {
         $(#[$doc])*
         pub struct $name<O>(PhantomData<O>);
 
-        impl<O: Binary<R = <O as Binary>::A>> Body for $name<O> {
+        impl<O: Binary<R = <O as Binary>::A>> LoopBody for $name<O> {
             #[inline(always)]
-            unsafe fn run<M: Machine>(n: usize, dst: *mut u8, _: *const u8, b: *const u8, _: *const u8) {
+            unsafe fn run<M: Simd>(n: usize, dst: *mut u8, _: *const u8, b: *const u8, _: *const u8) {
                 update2::<M, O>(destination!(O::R, dst, n), operand!($b, O::A, b, n));
             }
         }
@@ -188,9 +184,9 @@ macro_rules! ternary_loops {
         $(#[$doc])*
         pub struct $name<O>(PhantomData<O>);
 
-        impl<O: Ternary> Body for $name<O> {
+        impl<O: Ternary> LoopBody for $name<O> {
             #[inline(always)]
-            unsafe fn run<M: Machine>(n: usize, dst: *mut u8, a: *const u8, b: *const u8, c: *const u8) {
+            unsafe fn run<M: Simd>(n: usize, dst: *mut u8, a: *const u8, b: *const u8, c: *const u8) {
                 map3::<M, O>(
                     destination!(O::R, dst, n),
                     operand!($a, O::A, a, n),
@@ -218,9 +214,9 @@ macro_rules! ternary_updates {
         $(#[$doc])*
         pub struct $name<O>(PhantomData<O>);
 
-        impl<O: Ternary<R = <O as Ternary>::B>> Body for $name<O> {
+        impl<O: Ternary<R = <O as Ternary>::B>> LoopBody for $name<O> {
             #[inline(always)]
-            unsafe fn run<M: Machine>(n: usize, dst: *mut u8, a: *const u8, b: *const u8, _: *const u8) {
+            unsafe fn run<M: Simd>(n: usize, dst: *mut u8, a: *const u8, b: *const u8, _: *const u8) {
                 update3::<M, O>(destination!(O::R, dst, n), operand!($a, O::A, a, n), operand!($b, O::B, b, n));
             }
         }
@@ -239,9 +235,9 @@ macro_rules! ternary_updates_of_first {
         $(#[$doc])*
         pub struct $name<O>(PhantomData<O>);
 
-        impl<O: Ternary<A = <O as Ternary>::R>> Body for $name<O> {
+        impl<O: Ternary<A = <O as Ternary>::R>> LoopBody for $name<O> {
             #[inline(always)]
-            unsafe fn run<M: Machine>(n: usize, dst: *mut u8, _: *const u8, b: *const u8, c: *const u8) {
+            unsafe fn run<M: Simd>(n: usize, dst: *mut u8, _: *const u8, b: *const u8, c: *const u8) {
                 update1of3::<M, O>(destination!(O::R, dst, n), operand!($b, O::B, b, n), operand!($c, O::B, c, n));
             }
         }

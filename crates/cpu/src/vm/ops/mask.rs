@@ -2,7 +2,7 @@
 
 use std::slice;
 
-use panoply_host::isa::{Body, Machine, VecFn};
+use panoply_host::isa::{LoopBody, Simd, VecFn};
 
 use super::loops::{Binary, Iv, Unary, V, Vv};
 
@@ -34,7 +34,7 @@ pub struct Extent {
 }
 
 /// Returns the loop of an operation on masks.
-pub fn find<M: Machine>(how: Combine) -> VecFn {
+pub fn find<M: Simd>(how: Combine) -> VecFn {
     match how {
         Combine::Not => M::compile::<V<Not>>(),
         Combine::And => M::compile::<Vv<And>>(),
@@ -45,7 +45,7 @@ pub fn find<M: Machine>(how: Combine) -> VecFn {
 }
 
 /// Returns the loop that writes the [`Extent`] of the mask `a` to `dst`.
-pub fn extent<M: Machine>() -> VecFn {
+pub fn extent<M: Simd>() -> VecFn {
     M::compile::<Scan>()
 }
 
@@ -55,7 +55,7 @@ impl Unary for Not {
     type A = u8;
     type R = u8;
     #[inline(always)]
-    fn apply<M: Machine>(a: u8) -> u8 {
+    fn apply<M: Simd>(a: u8) -> u8 {
         a ^ 1
     }
 }
@@ -66,7 +66,7 @@ impl Binary for And {
     type A = u8;
     type R = u8;
     #[inline(always)]
-    fn apply<M: Machine>(a: u8, b: u8) -> u8 {
+    fn apply<M: Simd>(a: u8, b: u8) -> u8 {
         a & b
     }
 }
@@ -77,16 +77,16 @@ impl Binary for AndNot {
     type A = u8;
     type R = u8;
     #[inline(always)]
-    fn apply<M: Machine>(a: u8, b: u8) -> u8 {
+    fn apply<M: Simd>(a: u8, b: u8) -> u8 {
         a & (b ^ 1)
     }
 }
 
 struct Scan;
 
-impl Body for Scan {
+impl LoopBody for Scan {
     #[inline(always)]
-    unsafe fn run<M: Machine>(n: usize, dst: *mut u8, a: *const u8, _: *const u8, _: *const u8) {
+    unsafe fn run<M: Simd>(n: usize, dst: *mut u8, a: *const u8, _: *const u8, _: *const u8) {
         // SAFETY: the caller promises `n` lanes and one aligned `Extent`.
         let (mask, extent) = unsafe { (slice::from_raw_parts(a, n), &mut *dst.cast::<Extent>()) };
         let (words, rest) = mask.as_chunks::<8>();

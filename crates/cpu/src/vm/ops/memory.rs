@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 use std::slice;
 
-use panoply_host::isa::{Body, Machine, VecFn};
+use panoply_host::isa::{LoopBody, Simd, VecFn};
 
 /// An operation that moves lanes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -41,7 +41,7 @@ pub struct Pattern {
 }
 
 /// Returns the loop that moves lanes of `bytes` bytes.
-pub fn find<M: Machine>(how: Move, bytes: usize) -> VecFn {
+pub fn find<M: Simd>(how: Move, bytes: usize) -> VecFn {
     match bytes {
         1 => of_width::<M, u8>(how),
         2 => of_width::<M, u16>(how),
@@ -51,11 +51,11 @@ pub fn find<M: Machine>(how: Move, bytes: usize) -> VecFn {
 }
 
 /// Returns the loop `dst[i] = *a + i * *b` on u64 lanes.
-pub fn iota<M: Machine>() -> VecFn {
+pub fn iota<M: Simd>() -> VecFn {
     M::compile::<Iota>()
 }
 
-fn of_width<M: Machine, T: Word>(how: Move) -> VecFn {
+fn of_width<M: Simd, T: Word>(how: Move) -> VecFn {
     match how {
         Move::Copy => M::compile::<Copied<T>>(),
         Move::Splat => M::compile::<Splat<T>>(),
@@ -90,9 +90,9 @@ words!(u8 u16 u32 u64);
 
 struct Copied<T>(PhantomData<T>);
 
-impl<T: Word> Body for Copied<T> {
+impl<T: Word> LoopBody for Copied<T> {
     #[inline(always)]
-    unsafe fn run<M: Machine>(n: usize, dst: *mut u8, a: *const u8, _: *const u8, _: *const u8) {
+    unsafe fn run<M: Simd>(n: usize, dst: *mut u8, a: *const u8, _: *const u8, _: *const u8) {
         // SAFETY: the caller promises `n` lanes on both sides that do not overlap.
         let (dst, source) =
             unsafe { (slice::from_raw_parts_mut(dst.cast::<T>(), n), slice::from_raw_parts(a.cast::<T>(), n)) };
@@ -111,9 +111,9 @@ fn copy_lanes<T: Word>(dst: &mut [T], source: &[T], nothing: T) {
 
 struct Splat<T>(PhantomData<T>);
 
-impl<T: Word> Body for Splat<T> {
+impl<T: Word> LoopBody for Splat<T> {
     #[inline(always)]
-    unsafe fn run<M: Machine>(n: usize, dst: *mut u8, a: *const u8, _: *const u8, _: *const u8) {
+    unsafe fn run<M: Simd>(n: usize, dst: *mut u8, a: *const u8, _: *const u8, _: *const u8) {
         // SAFETY: the caller promises `n` lanes and one value.
         unsafe { slice::from_raw_parts_mut(dst.cast::<T>(), n).fill(*a.cast::<T>()) }
     }
@@ -121,9 +121,9 @@ impl<T: Word> Body for Splat<T> {
 
 struct Iota;
 
-impl Body for Iota {
+impl LoopBody for Iota {
     #[inline(always)]
-    unsafe fn run<M: Machine>(n: usize, dst: *mut u8, a: *const u8, b: *const u8, _: *const u8) {
+    unsafe fn run<M: Simd>(n: usize, dst: *mut u8, a: *const u8, b: *const u8, _: *const u8) {
         // SAFETY: the caller promises `n` lanes and two values.
         let (dst, base, stride) =
             unsafe { (slice::from_raw_parts_mut(dst.cast::<u64>(), n), *a.cast::<u64>(), *b.cast::<u64>()) };
@@ -138,9 +138,9 @@ const TILE: usize = 16;
 
 struct Collect<T>(PhantomData<T>);
 
-impl<T: Word> Body for Collect<T> {
+impl<T: Word> LoopBody for Collect<T> {
     #[inline(always)]
-    unsafe fn run<M: Machine>(n: usize, dst: *mut u8, a: *const u8, b: *const u8, _: *const u8) {
+    unsafe fn run<M: Simd>(n: usize, dst: *mut u8, a: *const u8, b: *const u8, _: *const u8) {
         // SAFETY: the caller promises `n` lanes and a pattern.
         let (dst, pattern) = unsafe { (slice::from_raw_parts_mut(dst.cast::<T>(), n), *b.cast::<Pattern>()) };
         let Pattern { width, step, row } = pattern;
@@ -187,9 +187,9 @@ impl<T: Word> Body for Collect<T> {
 
 struct Spread<T>(PhantomData<T>);
 
-impl<T: Word> Body for Spread<T> {
+impl<T: Word> LoopBody for Spread<T> {
     #[inline(always)]
-    unsafe fn run<M: Machine>(n: usize, dst: *mut u8, a: *const u8, b: *const u8, _: *const u8) {
+    unsafe fn run<M: Simd>(n: usize, dst: *mut u8, a: *const u8, b: *const u8, _: *const u8) {
         // SAFETY: the caller promises `n` lanes and a pattern.
         let (source, pattern) = unsafe { (slice::from_raw_parts(a.cast::<T>(), n), *b.cast::<Pattern>()) };
         let Pattern { width, step, row } = pattern;
@@ -222,9 +222,9 @@ impl<T: Word> Body for Spread<T> {
 
 struct Gather<T>(PhantomData<T>);
 
-impl<T: Word> Body for Gather<T> {
+impl<T: Word> LoopBody for Gather<T> {
     #[inline(always)]
-    unsafe fn run<M: Machine>(n: usize, dst: *mut u8, a: *const u8, b: *const u8, c: *const u8) {
+    unsafe fn run<M: Simd>(n: usize, dst: *mut u8, a: *const u8, b: *const u8, c: *const u8) {
         // SAFETY: the caller promises `n` lanes, `n` indices and a length.
         let (dst, index, len) = unsafe {
             (slice::from_raw_parts_mut(dst.cast::<T>(), n), slice::from_raw_parts(b.cast::<u64>(), n), *c.cast::<u64>())
@@ -239,9 +239,9 @@ impl<T: Word> Body for Gather<T> {
 
 struct GatherUnchecked<T>(PhantomData<T>);
 
-impl<T: Word> Body for GatherUnchecked<T> {
+impl<T: Word> LoopBody for GatherUnchecked<T> {
     #[inline(always)]
-    unsafe fn run<M: Machine>(n: usize, dst: *mut u8, a: *const u8, b: *const u8, _: *const u8) {
+    unsafe fn run<M: Simd>(n: usize, dst: *mut u8, a: *const u8, b: *const u8, _: *const u8) {
         // SAFETY: the caller promises `n` lanes and `n` indices.
         let (dst, index) =
             unsafe { (slice::from_raw_parts_mut(dst.cast::<T>(), n), slice::from_raw_parts(b.cast::<u64>(), n)) };
@@ -254,9 +254,9 @@ impl<T: Word> Body for GatherUnchecked<T> {
 
 struct Blend<T>(PhantomData<T>);
 
-impl<T: Word> Body for Blend<T> {
+impl<T: Word> LoopBody for Blend<T> {
     #[inline(always)]
-    unsafe fn run<M: Machine>(n: usize, dst: *mut u8, a: *const u8, b: *const u8, _: *const u8) {
+    unsafe fn run<M: Simd>(n: usize, dst: *mut u8, a: *const u8, b: *const u8, _: *const u8) {
         // SAFETY: the caller promises `n` lanes that overlap neither mask nor source.
         let (dst, mask, source) = unsafe {
             (
@@ -273,9 +273,9 @@ impl<T: Word> Body for Blend<T> {
 
 struct Masked<T>(PhantomData<T>);
 
-impl<T: Word> Body for Masked<T> {
+impl<T: Word> LoopBody for Masked<T> {
     #[inline(always)]
-    unsafe fn run<M: Machine>(n: usize, dst: *mut u8, a: *const u8, b: *const u8, _: *const u8) {
+    unsafe fn run<M: Simd>(n: usize, dst: *mut u8, a: *const u8, b: *const u8, _: *const u8) {
         // SAFETY: the caller promises `n` lanes of mask and source.
         let (mask, source) = unsafe { (slice::from_raw_parts(a, n), slice::from_raw_parts(b.cast::<T>(), n)) };
         for (i, (holds, value)) in mask.iter().zip(source).enumerate() {
@@ -290,9 +290,9 @@ impl<T: Word> Body for Masked<T> {
 
 struct MaskedSplat<T>(PhantomData<T>);
 
-impl<T: Word> Body for MaskedSplat<T> {
+impl<T: Word> LoopBody for MaskedSplat<T> {
     #[inline(always)]
-    unsafe fn run<M: Machine>(n: usize, dst: *mut u8, a: *const u8, b: *const u8, _: *const u8) {
+    unsafe fn run<M: Simd>(n: usize, dst: *mut u8, a: *const u8, b: *const u8, _: *const u8) {
         // SAFETY: as for `Masked`, with one value as the source.
         let (mask, value) = unsafe { (slice::from_raw_parts(a, n), *b.cast::<T>()) };
         for (i, holds) in mask.iter().enumerate() {

@@ -14,7 +14,7 @@ pub mod pair;
 pub mod quotient;
 pub mod reduce;
 
-use panoply_host::isa::{Isa, Machine, Portable, VecFn};
+use panoply_host::isa::{Isa, Portable, Simd, VecFn};
 use panoply_ir::Alu;
 use panoply_ir::kernel::ReduceOp;
 
@@ -56,7 +56,7 @@ pub struct Ops {
 }
 
 impl Ops {
-    const fn new<M: Machine>(isa: Isa) -> Ops {
+    const fn new<M: Simd>(isa: Isa) -> Ops {
         Ops {
             isa,
             alu: alu::find::<M>,

@@ -1,7 +1,7 @@
 //! Implementations of the operations of [`Alu`](panoply_ir::Alu) for each Rust type, without branches where the loops
 //! should be vectorized.
 
-use panoply_host::isa::Machine;
+use panoply_host::isa::Simd;
 use panoply_host::math;
 
 /// Operations of all numbers.
@@ -153,43 +153,43 @@ integer! {
 /// Additional operations of floats, all as in [`math`], given whether the instruction set has fused multiply-add.
 pub trait Float: Number {
     /// Returns `self × b + c` with one rounding.
-    fn fma<M: Machine>(self, b: Self, c: Self) -> Self;
+    fn fma<M: Simd>(self, b: Self, c: Self) -> Self;
     /// Returns x to the power y.
-    fn pow<M: Machine>(self, exponent: Self) -> Self;
+    fn pow<M: Simd>(self, exponent: Self) -> Self;
     /// Returns e to the power x.
-    fn exp<M: Machine>(self) -> Self;
+    fn exp<M: Simd>(self) -> Self;
     /// Returns 2 to the power x.
-    fn exp2<M: Machine>(self) -> Self;
+    fn exp2<M: Simd>(self) -> Self;
     /// Returns the natural logarithm.
-    fn ln<M: Machine>(self) -> Self;
+    fn ln<M: Simd>(self) -> Self;
     /// Returns the logarithm to base 2.
-    fn log2<M: Machine>(self) -> Self;
+    fn log2<M: Simd>(self) -> Self;
     /// Returns ln(1 + x).
-    fn log1p<M: Machine>(self) -> Self;
+    fn log1p<M: Simd>(self) -> Self;
     /// Returns exp(x) - 1.
-    fn expm1<M: Machine>(self) -> Self;
+    fn expm1<M: Simd>(self) -> Self;
     /// Returns the sine.
-    fn sin<M: Machine>(self) -> Self;
+    fn sin<M: Simd>(self) -> Self;
     /// Returns the cosine.
-    fn cos<M: Machine>(self) -> Self;
+    fn cos<M: Simd>(self) -> Self;
     /// Returns the tangent.
-    fn tan<M: Machine>(self) -> Self;
+    fn tan<M: Simd>(self) -> Self;
     /// Returns the arc tangent.
-    fn atan<M: Machine>(self) -> Self;
+    fn atan<M: Simd>(self) -> Self;
     /// Returns the hyperbolic tangent.
-    fn tanh<M: Machine>(self) -> Self;
+    fn tanh<M: Simd>(self) -> Self;
     /// Returns the Gauss error function.
-    fn erf<M: Machine>(self) -> Self;
+    fn erf<M: Simd>(self) -> Self;
     /// Returns the square root.
-    fn sqrt<M: Machine>(self) -> Self;
+    fn sqrt<M: Simd>(self) -> Self;
     /// Rounds towards -inf.
-    fn floor<M: Machine>(self) -> Self;
+    fn floor<M: Simd>(self) -> Self;
     /// Rounds towards +inf.
-    fn ceil<M: Machine>(self) -> Self;
+    fn ceil<M: Simd>(self) -> Self;
     /// Rounds to nearest, ties to even.
-    fn round<M: Machine>(self) -> Self;
+    fn round<M: Simd>(self) -> Self;
     /// Rounds towards zero.
-    fn trunc<M: Machine>(self) -> Self;
+    fn trunc<M: Simd>(self) -> Self;
 }
 
 macro_rules! float {
@@ -237,16 +237,16 @@ macro_rules! float {
 
         impl Float for $ty {
             #[inline(always)]
-            fn fma<M: Machine>(self, b: Self, c: Self) -> Self {
+            fn fma<M: Simd>(self, b: Self, c: Self) -> Self {
                 math::$math::fma::<M::Math>(self, b, c)
             }
             #[inline(always)]
-            fn pow<M: Machine>(self, exponent: Self) -> Self {
+            fn pow<M: Simd>(self, exponent: Self) -> Self {
                 math::$math::pow::<M::Math>(self, exponent)
             }
             $(
                 #[inline(always)]
-                fn $name<M: Machine>(self) -> Self {
+                fn $name<M: Simd>(self) -> Self {
                     math::$math::$name::<M::Math>(self)
                 }
             )*

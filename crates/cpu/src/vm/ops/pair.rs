@@ -3,7 +3,7 @@
 
 use std::marker::PhantomData;
 
-use panoply_host::isa::{Machine, VecFn};
+use panoply_host::isa::{Simd, VecFn};
 use panoply_ir::Alu;
 
 use super::alu::Mode;
@@ -105,13 +105,13 @@ macro_rules! pairs {
                 type B = T;
                 type R = $result;
                 #[inline(always)]
-                fn apply<M: Machine>($a: T, $b: T, $c: T) -> $result {
+                fn apply<M: Simd>($a: T, $b: T, $c: T) -> $result {
                     $value
                 }
             }
         )*
 
-        fn $find<M: Machine, T: $bound>(pair: Pair, mode: Mode) -> Option<VecFn> {
+        fn $find<M: Simd, T: $bound>(pair: Pair, mode: Mode) -> Option<VecFn> {
             match pair {
                 $(Pair::$name => $mode::<M, $name<T>>(mode),)*
                 _ => None,
@@ -147,13 +147,13 @@ macro_rules! conditions {
                 type B = T;
                 type R = u8;
                 #[inline(always)]
-                fn apply<M: Machine>(a: u8, $b: T, $c: T) -> u8 {
+                fn apply<M: Simd>(a: u8, $b: T, $c: T) -> u8 {
                     a & u8::from($value)
                 }
             }
         )*
 
-        fn conditional<M: Machine, T: Number>(pair: Pair, mode: Mode) -> Option<VecFn> {
+        fn conditional<M: Simd, T: Number>(pair: Pair, mode: Mode) -> Option<VecFn> {
             match pair {
                 $(Pair::$name => fresh_mode::<M, $name<T>>(mode),)*
                 _ => None,
@@ -173,7 +173,7 @@ impl<T: Number> Unary for Square<T> {
     type A = T;
     type R = T;
     #[inline(always)]
-    fn apply<M: Machine>(a: T) -> T {
+    fn apply<M: Simd>(a: T) -> T {
         a.mul(a)
     }
 }
@@ -184,7 +184,7 @@ impl Binary for WideMul {
     type A = u32;
     type R = u64;
     #[inline(always)]
-    fn apply<M: Machine>(a: u32, b: u32) -> u64 {
+    fn apply<M: Simd>(a: u32, b: u32) -> u64 {
         u64::from(a) * u64::from(b)
     }
 }
@@ -195,13 +195,13 @@ impl Unary for High {
     type A = u64;
     type R = u32;
     #[inline(always)]
-    fn apply<M: Machine>(a: u64) -> u32 {
+    fn apply<M: Simd>(a: u64) -> u32 {
         (a >> 32) as u32
     }
 }
 
 /// Returns the loop for a pair with operands in a mode; `None` if there is no such loop.
-pub fn find<M: Machine>(pair: Pair, lane: Lane, mode: Mode) -> Option<VecFn> {
+pub fn find<M: Simd>(pair: Pair, lane: Lane, mode: Mode) -> Option<VecFn> {
     match (lane, pair, mode) {
         (Lane::F32, ..) => of_floats::<M, f32>(pair, mode),
         (Lane::F64, ..) => of_floats::<M, f64>(pair, mode),
@@ -216,7 +216,7 @@ pub fn find<M: Machine>(pair: Pair, lane: Lane, mode: Mode) -> Option<VecFn> {
     }
 }
 
-fn of_floats<M: Machine, T: Number>(pair: Pair, mode: Mode) -> Option<VecFn> {
+fn of_floats<M: Simd, T: Number>(pair: Pair, mode: Mode) -> Option<VecFn> {
     match (pair, mode) {
         (Pair::Square, Mode::V) => Some(M::compile::<V<Square<T>>>()),
         (Pair::AndLt | Pair::AndLe, _) => conditional::<M, T>(pair, mode),
@@ -224,7 +224,7 @@ fn of_floats<M: Machine, T: Number>(pair: Pair, mode: Mode) -> Option<VecFn> {
     }
 }
 
-fn fresh_mode<M: Machine, O: Ternary>(mode: Mode) -> Option<VecFn> {
+fn fresh_mode<M: Simd, O: Ternary>(mode: Mode) -> Option<VecFn> {
     match mode {
         Mode::Vvv => Some(M::compile::<Vvv<O>>()),
         Mode::Vvs => Some(M::compile::<Vvs<O>>()),
@@ -234,7 +234,7 @@ fn fresh_mode<M: Machine, O: Ternary>(mode: Mode) -> Option<VecFn> {
     }
 }
 
-fn any_mode<M: Machine, O: Ternary<A = <O as Ternary>::R, B = <O as Ternary>::R>>(mode: Mode) -> Option<VecFn> {
+fn any_mode<M: Simd, O: Ternary<A = <O as Ternary>::R, B = <O as Ternary>::R>>(mode: Mode) -> Option<VecFn> {
     match mode {
         Mode::Vvi => Some(M::compile::<Vvi<O>>()),
         Mode::Vsi => Some(M::compile::<Vsi<O>>()),

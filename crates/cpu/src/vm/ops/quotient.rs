@@ -6,7 +6,7 @@
 
 use std::slice;
 
-use panoply_host::isa::{Body, Machine};
+use panoply_host::isa::{LoopBody, Simd};
 
 /// Lanes at or above this are divided one at a time.
 const EXACT: u64 = 1 << 50;
@@ -37,9 +37,9 @@ pub fn each(dst: &mut [u64], a: &[u64], n: u64, of: impl Fn(u64, u64) -> u64) {
 
 macro_rules! body {
     ($name:ident, |$x:ident, $quotient:ident, $n:ident| $value:expr) => {
-        impl Body for $name {
+        impl LoopBody for $name {
             #[inline(always)]
-            unsafe fn run<M: Machine>(lanes: usize, dst: *mut u8, a: *const u8, b: *const u8, _: *const u8) {
+            unsafe fn run<M: Simd>(lanes: usize, dst: *mut u8, a: *const u8, b: *const u8, _: *const u8) {
                 // SAFETY: the caller promises `lanes` aligned lanes that overlap no source.
                 let dst = unsafe { slice::from_raw_parts_mut(dst.cast::<u64>(), lanes) };
                 // SAFETY: the caller promises `lanes` aligned lanes that are not written meanwhile.

@@ -7,14 +7,14 @@ use std::mem::MaybeUninit;
 use std::slice;
 
 use panoply_host::half;
-use panoply_host::isa::{Body, Machine, VecFn};
+use panoply_host::isa::{LoopBody, Simd, VecFn};
 use panoply_ir::kernel::ReduceOp;
 
 use super::number::Number;
 use crate::vm::lane::{Lane, Round};
 
 /// Returns the loop that reduces the `n` lanes of `a` into `dst`; for f32 lanes each intermediate result is rounded.
-pub fn find<M: Machine>(op: ReduceOp, lane: Lane, round: Round) -> VecFn {
+pub fn find<M: Simd>(op: ReduceOp, lane: Lane, round: Round) -> VecFn {
     match (lane, round) {
         (Lane::Bool | Lane::U8, _) => of_type::<M, u8, Exact>(op),
         (Lane::I8, _) => of_type::<M, i8, Exact>(op),
@@ -31,7 +31,7 @@ pub fn find<M: Machine>(op: ReduceOp, lane: Lane, round: Round) -> VecFn {
     }
 }
 
-fn of_type<M: Machine, T: Number + Default, R: Rounding<T>>(op: ReduceOp) -> VecFn {
+fn of_type<M: Simd, T: Number + Default, R: Rounding<T>>(op: ReduceOp) -> VecFn {
     match op {
         ReduceOp::Sum => M::compile::<Halves<Sum, T, R>>(),
         ReduceOp::Prod => M::compile::<Halves<Prod, T, R>>(),
@@ -92,9 +92,9 @@ impl Rounding<f32> for ToBf16 {
 
 struct Halves<O, T, R>(PhantomData<(O, T, R)>);
 
-impl<O: Combine, T: Number + Default, R: Rounding<T>> Body for Halves<O, T, R> {
+impl<O: Combine, T: Number + Default, R: Rounding<T>> LoopBody for Halves<O, T, R> {
     #[inline(always)]
-    unsafe fn run<M: Machine>(n: usize, dst: *mut u8, a: *const u8, _: *const u8, _: *const u8) {
+    unsafe fn run<M: Simd>(n: usize, dst: *mut u8, a: *const u8, _: *const u8, _: *const u8) {
         // SAFETY: the caller promises `n` lanes and one result that does not overlap them.
         let (result, given) = unsafe { (&mut *dst.cast::<T>(), slice::from_raw_parts(a.cast::<T>(), n)) };
         *result = halved(given, |a, b| R::round(O::apply(a, b)));

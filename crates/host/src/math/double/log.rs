@@ -3,11 +3,11 @@
 use panoply_ir::polynomials::double::LOG;
 
 use super::{LN_2_HI, LN_2_LO, mad, poly, split};
-use crate::math::Isa;
+use crate::math::MathIsa;
 
 /// Returns the natural logarithm.
 #[inline(always)]
-pub fn ln<I: Isa>(x: f64) -> f64 {
+pub fn ln<I: MathIsa>(x: f64) -> f64 {
     let (e, m) = split(x);
     let f = m - 1.0;
     let small = mad::<I>(e, LN_2_LO, tail::<I>(f));
@@ -16,7 +16,7 @@ pub fn ln<I: Isa>(x: f64) -> f64 {
 
 /// Returns the logarithm to base 2.
 #[inline(always)]
-pub fn log2<I: Isa>(x: f64) -> f64 {
+pub fn log2<I: MathIsa>(x: f64) -> f64 {
     use std::f64::consts::LOG2_E;
     let (e, m) = split(x);
     let f = m - 1.0;
@@ -27,7 +27,7 @@ pub fn log2<I: Isa>(x: f64) -> f64 {
 
 /// Returns ln(1 + x), accurate near 0.
 #[inline(always)]
-pub fn log1p<I: Isa>(x: f64) -> f64 {
+pub fn log1p<I: MathIsa>(x: f64) -> f64 {
     let u = 1.0 + x;
     let (e, m) = split(u);
     let f = m - 1.0;
@@ -43,7 +43,7 @@ pub fn log1p<I: Isa>(x: f64) -> f64 {
 
 /// Returns log(1 + f) - f = s (f^2 / 2 + R) - f^2 / 2, where log(1 + f) = 2 s + s R.
 #[inline(always)]
-fn tail<I: Isa>(f: f64) -> f64 {
+fn tail<I: MathIsa>(f: f64) -> f64 {
     let s = f / (2.0 + f);
     let square = s * s;
     let half = 0.5 * f * f;

@@ -3,7 +3,7 @@
 use panoply_ir::polynomials::double::{COS, FRAC_PI_2_PARTS, SIN};
 
 use super::{SHIFT, SIGN, mad, poly, product_and_rest, round, sum_and_rest};
-use crate::math::Isa;
+use crate::math::MathIsa;
 use crate::math::payne_hanek::{PIECE_BITS, PIECES, WHOLE_TURNS, weight};
 
 /// Magnitude below which `sin_near`, `cos_near` and `tan_near` equal `sin`, `cos` and `tan` bit for bit.
@@ -11,37 +11,37 @@ pub const NEAR: f64 = 32_768.0;
 
 /// Returns the sine of x radians.
 #[inline(always)]
-pub fn sin<I: Isa>(x: f64) -> f64 {
+pub fn sin<I: MathIsa>(x: f64) -> f64 {
     sin_of::<I>(x, reduce_far::<I>(x.abs()))
 }
 
 /// Returns the cosine of x radians.
 #[inline(always)]
-pub fn cos<I: Isa>(x: f64) -> f64 {
+pub fn cos<I: MathIsa>(x: f64) -> f64 {
     cos_of::<I>(reduce_far::<I>(x.abs()))
 }
 
 /// Returns the tangent of x radians.
 #[inline(always)]
-pub fn tan<I: Isa>(x: f64) -> f64 {
+pub fn tan<I: MathIsa>(x: f64) -> f64 {
     tan_of::<I>(x, reduce_far::<I>(x.abs()))
 }
 
 /// Returns the sine of x radians, for magnitudes below [`NEAR`] only; faster.
 #[inline(always)]
-pub fn sin_near<I: Isa>(x: f64) -> f64 {
+pub fn sin_near<I: MathIsa>(x: f64) -> f64 {
     sin_of::<I>(x, reduce_near::<I>(x.abs()))
 }
 
 /// Returns the cosine of x radians, for magnitudes below [`NEAR`] only; faster.
 #[inline(always)]
-pub fn cos_near<I: Isa>(x: f64) -> f64 {
+pub fn cos_near<I: MathIsa>(x: f64) -> f64 {
     cos_of::<I>(reduce_near::<I>(x.abs()))
 }
 
 /// Returns the tangent of x radians, for magnitudes below [`NEAR`] only; faster.
 #[inline(always)]
-pub fn tan_near<I: Isa>(x: f64) -> f64 {
+pub fn tan_near<I: MathIsa>(x: f64) -> f64 {
     tan_of::<I>(x, reduce_near::<I>(x.abs()))
 }
 
@@ -49,21 +49,21 @@ pub fn tan_near<I: Isa>(x: f64) -> f64 {
 type Reduced = (u64, f64);
 
 #[inline(always)]
-fn sin_of<I: Isa>(x: f64, (quarter, r): Reduced) -> f64 {
+fn sin_of<I: MathIsa>(x: f64, (quarter, r): Reduced) -> f64 {
     let (sin, cos) = sin_cos::<I>(r);
     let value = if quarter & 1 == 0 { sin } else { cos };
     f64::from_bits(value.to_bits() ^ ((quarter & 2) << 62) ^ (x.to_bits() & SIGN))
 }
 
 #[inline(always)]
-fn cos_of<I: Isa>((quarter, r): Reduced) -> f64 {
+fn cos_of<I: MathIsa>((quarter, r): Reduced) -> f64 {
     let (sin, cos) = sin_cos::<I>(r);
     let value = if quarter & 1 == 0 { cos } else { sin };
     f64::from_bits(value.to_bits() ^ (((quarter + 1) & 2) << 62))
 }
 
 #[inline(always)]
-fn tan_of<I: Isa>(x: f64, (quarter, r): Reduced) -> f64 {
+fn tan_of<I: MathIsa>(x: f64, (quarter, r): Reduced) -> f64 {
     let (sin, cos) = sin_cos::<I>(r);
     let odd = quarter & 1 != 0;
     let value = if odd { -cos } else { sin } / if odd { sin } else { cos };
@@ -72,7 +72,7 @@ fn tan_of<I: Isa>(x: f64, (quarter, r): Reduced) -> f64 {
 
 /// Returns sine and cosine for |r| up to pi / 4.
 #[inline(always)]
-fn sin_cos<I: Isa>(r: f64) -> (f64, f64) {
+fn sin_cos<I: MathIsa>(r: f64) -> (f64, f64) {
     let square = r * r;
     let sin = mad::<I>(poly::<I, 6>(square, SIN), square * r, r);
     let half = 0.5 * square;
@@ -84,7 +84,7 @@ fn sin_cos<I: Isa>(r: f64) -> (f64, f64) {
 
 /// Cody and Waite's reduction: `x - n pi/2` with pi / 2 in parts.
 #[inline(always)]
-fn reduce_near<I: Isa>(x: f64) -> Reduced {
+fn reduce_near<I: MathIsa>(x: f64) -> Reduced {
     let shifted = mad::<I>(x, std::f64::consts::FRAC_2_PI, SHIFT);
     let n = shifted - SHIFT;
     let [first, second, third] = FRAC_PI_2_PARTS;
@@ -95,7 +95,7 @@ fn reduce_near<I: Isa>(x: f64) -> Reduced {
 
 /// Payne and Hanek's reduction, explained in `payne_hanek`, for any finite x; NaN for infinity.
 #[inline(always)]
-fn reduce_far<I: Isa>(x: f64) -> Reduced {
+fn reduce_far<I: MathIsa>(x: f64) -> Reduced {
     // Pieces whose product with x is a whole number of turns are skipped, and x is scaled down accordingly, below 2^78.
     let beyond = (x.to_bits() >> 52) as i32 - (1023 + 54);
     // Division by 24, exact for these numbers.

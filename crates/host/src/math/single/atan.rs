@@ -5,14 +5,14 @@ use panoply_ir::polynomials::single::ATAN;
 use std::f32::consts::{FRAC_PI_2, FRAC_PI_4};
 
 use super::{mad, poly};
-use crate::math::Isa;
+use crate::math::MathIsa;
 
 /// pi / 2 - `FRAC_PI_2`.
 const FRAC_PI_2_LO: f32 = -4.371_139e-8;
 
 /// Returns the arc tangent, in -pi/2..=pi/2.
 #[inline(always)]
-pub fn atan<I: Isa>(x: f32) -> f32 {
+pub fn atan<I: MathIsa>(x: f32) -> f32 {
     let a = x.abs();
     // atan a = pi/4 + atan((a - 1) / (a + 1)) = pi/2 + atan(-1 / a)
     let middle = a > 0.414_213_57;

@@ -4,11 +4,11 @@ use panoply_ir::polynomials::single::{ERF_FAR, ERF_NEAR};
 
 use super::exp::exp_normal;
 use super::{mad, poly};
-use crate::math::Isa;
+use crate::math::MathIsa;
 
 /// Returns the Gauss error function.
 #[inline(always)]
-pub fn erf<I: Isa>(x: f32) -> f32 {
+pub fn erf<I: MathIsa>(x: f32) -> f32 {
     let a = x.abs();
     let near = mad::<I>(a, poly::<I, 7>(a * a, ERF_NEAR), a);
     // From 4 on the result rounds to 1.

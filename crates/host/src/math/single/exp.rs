@@ -3,11 +3,11 @@
 use panoply_ir::polynomials::single::{EXP, EXP2, EXPM1};
 
 use super::{LN_2_HI, LN_2_LO, SHIFT, clamp, mad, poly};
-use crate::math::Isa;
+use crate::math::MathIsa;
 
 /// Returns e to the power x.
 #[inline(always)]
-pub fn exp<I: Isa>(x: f32) -> f32 {
+pub fn exp<I: MathIsa>(x: f32) -> f32 {
     // The clamped bounds already give 0 and infinity, and keep n within the range of `scale`.
     let x = clamp(x, -104.0, 89.0);
     let (n, r) = reduce::<I>(x);
@@ -17,13 +17,13 @@ pub fn exp<I: Isa>(x: f32) -> f32 {
 
 /// Returns 2 to the power x.
 #[inline(always)]
-pub fn exp2<I: Isa>(x: f32) -> f32 {
+pub fn exp2<I: MathIsa>(x: f32) -> f32 {
     exp2_sum::<I>(x, 0.0)
 }
 
 /// Returns 2 to the power x + low, where low is small relative to 1 and only matters if x is neither huge nor infinite.
 #[inline(always)]
-pub(super) fn exp2_sum<I: Isa>(x: f32, low: f32) -> f32 {
+pub(super) fn exp2_sum<I: MathIsa>(x: f32, low: f32) -> f32 {
     let bounded = clamp(x, -151.0, 129.0);
     let low = if bounded == x { low } else { 0.0 };
     let n = bounded + SHIFT;
@@ -34,7 +34,7 @@ pub(super) fn exp2_sum<I: Isa>(x: f32, low: f32) -> f32 {
 
 /// Returns exp(x) - 1, accurate near 0.
 #[inline(always)]
-pub fn expm1<I: Isa>(x: f32) -> f32 {
+pub fn expm1<I: MathIsa>(x: f32) -> f32 {
     // Below -18 the result rounds to -1.
     let y = clamp(x, -18.0, 89.0);
     let (n, r) = reduce::<I>(y);
@@ -48,7 +48,7 @@ pub fn expm1<I: Isa>(x: f32) -> f32 {
 
 /// Returns exp(x) for x in -87..=88, where it is a normal number.
 #[inline(always)]
-pub(super) fn exp_normal<I: Isa>(x: f32) -> f32 {
+pub(super) fn exp_normal<I: MathIsa>(x: f32) -> f32 {
     let (n, r) = reduce::<I>(x);
     let p = mad::<I>(poly::<I, 5>(r, EXP), r * r, r) + 1.0;
     p * exponent(n, 0)
@@ -56,7 +56,7 @@ pub(super) fn exp_normal<I: Isa>(x: f32) -> f32 {
 
 /// Returns `n + SHIFT` and `r` with `x = n ln 2 + r`.
 #[inline(always)]
-pub(super) fn reduce<I: Isa>(x: f32) -> (f32, f32) {
+pub(super) fn reduce<I: MathIsa>(x: f32) -> (f32, f32) {
     let shifted = mad::<I>(x, std::f32::consts::LOG2_E, SHIFT);
     let n = shifted - SHIFT;
     let r = mad::<I>(n, -LN_2_HI, x);

@@ -3,13 +3,13 @@
 use panoply_ir::polynomials::single::LOG;
 
 use super::{LN_2_HI, LN_2_LO, mad, poly};
-use crate::math::Isa;
+use crate::math::MathIsa;
 
 const SQRT_HALF: u32 = std::f32::consts::FRAC_1_SQRT_2.to_bits();
 
 /// Returns the natural logarithm.
 #[inline(always)]
-pub fn ln<I: Isa>(x: f32) -> f32 {
+pub fn ln<I: MathIsa>(x: f32) -> f32 {
     let (e, f) = split(x);
     let e = e as f32;
     let small = mad::<I>(e, LN_2_LO, tail::<I>(f));
@@ -18,7 +18,7 @@ pub fn ln<I: Isa>(x: f32) -> f32 {
 
 /// Returns the logarithm to base 2.
 #[inline(always)]
-pub fn log2<I: Isa>(x: f32) -> f32 {
+pub fn log2<I: MathIsa>(x: f32) -> f32 {
     use std::f32::consts::LOG2_E;
     let (e, f) = split(x);
     // f log2(e) with f added separately, so that only the smaller part is rounded twice.
@@ -28,7 +28,7 @@ pub fn log2<I: Isa>(x: f32) -> f32 {
 
 /// Returns ln(1 + x), accurate near 0.
 #[inline(always)]
-pub fn log1p<I: Isa>(x: f32) -> f32 {
+pub fn log1p<I: MathIsa>(x: f32) -> f32 {
     let u = 1.0 + x;
     let (e, f) = split(u);
     // ln(m + c) = ln m + c / m, where c is the rounding error of the sum, scaled like m; 1 / m = 1 - f + f^2 to a few percent.
@@ -53,7 +53,7 @@ pub(super) fn split(x: f32) -> (i32, f32) {
 
 /// Returns log(1 + f) - f.
 #[inline(always)]
-fn tail<I: Isa>(f: f32) -> f32 {
+fn tail<I: MathIsa>(f: f32) -> f32 {
     let square = f * f;
     mad::<I>(f * square, poly::<I, 9>(f, LOG), -0.5 * square)
 }

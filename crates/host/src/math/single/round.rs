@@ -1,13 +1,13 @@
 //! Rounding to integers, square roots, and fused multiply-add.
 
-use crate::math::Isa;
+use crate::math::MathIsa;
 
 /// Every f32 from here on is an integer.
 const INTEGERS: f32 = 8_388_608.0;
 
 /// Returns the nearest integer, ties to even.
 #[inline(always)]
-pub fn round<I: Isa>(x: f32) -> f32 {
+pub fn round<I: MathIsa>(x: f32) -> f32 {
     if I::FUSED {
         return x.round_ties_even();
     }
@@ -18,7 +18,7 @@ pub fn round<I: Isa>(x: f32) -> f32 {
 
 /// Returns the largest integer not above x.
 #[inline(always)]
-pub fn floor<I: Isa>(x: f32) -> f32 {
+pub fn floor<I: MathIsa>(x: f32) -> f32 {
     if I::FUSED {
         return x.floor();
     }
@@ -28,7 +28,7 @@ pub fn floor<I: Isa>(x: f32) -> f32 {
 
 /// Returns the smallest integer not below x.
 #[inline(always)]
-pub fn ceil<I: Isa>(x: f32) -> f32 {
+pub fn ceil<I: MathIsa>(x: f32) -> f32 {
     if I::FUSED {
         return x.ceil();
     }
@@ -39,7 +39,7 @@ pub fn ceil<I: Isa>(x: f32) -> f32 {
 
 /// Returns the integer part.
 #[inline(always)]
-pub fn trunc<I: Isa>(x: f32) -> f32 {
+pub fn trunc<I: MathIsa>(x: f32) -> f32 {
     if I::FUSED {
         return x.trunc();
     }
@@ -48,19 +48,19 @@ pub fn trunc<I: Isa>(x: f32) -> f32 {
 
 /// Returns the square root, correctly rounded.
 #[inline(always)]
-pub fn sqrt<I: Isa>(x: f32) -> f32 {
+pub fn sqrt<I: MathIsa>(x: f32) -> f32 {
     x.sqrt()
 }
 
 /// Returns the reciprocal of the square root.
 #[inline(always)]
-pub fn rsqrt<I: Isa>(x: f32) -> f32 {
+pub fn rsqrt<I: MathIsa>(x: f32) -> f32 {
     1.0 / x.sqrt()
 }
 
 /// Returns `a * b + c` with one rounding, on every machine.
 #[inline(always)]
-pub fn fma<I: Isa>(a: f32, b: f32, c: f32) -> f32 {
+pub fn fma<I: MathIsa>(a: f32, b: f32, c: f32) -> f32 {
     if I::FUSED {
         return a.mul_add(b, c);
     }

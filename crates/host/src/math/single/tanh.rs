@@ -4,11 +4,11 @@ use panoply_ir::polynomials::single::EXPM1;
 
 use super::exp::{exponent, reduce};
 use super::{mad, poly};
-use crate::math::Isa;
+use crate::math::MathIsa;
 
 /// Returns the hyperbolic tangent.
 #[inline(always)]
-pub fn tanh<I: Isa>(x: f32) -> f32 {
+pub fn tanh<I: MathIsa>(x: f32) -> f32 {
     let a = x.abs();
     // From 10 on the result rounds to 1.
     let bounded = if a > 10.0 { 10.0 } else { a };

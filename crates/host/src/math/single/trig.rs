@@ -4,62 +4,62 @@ use panoply_ir::polynomials::single::{COS, SIN, TAN};
 
 use super::{mad, poly};
 use crate::math::payne_hanek::{WHOLE_TURNS, bits};
-use crate::math::{Isa, double};
+use crate::math::{MathIsa, double};
 
 /// Magnitude below which `sin_near`, `cos_near` and `tan_near` equal `sin`, `cos` and `tan` bit for bit.
 pub const NEAR: f32 = 262_144.0;
 
 /// Returns the sine of x radians.
 #[inline(always)]
-pub fn sin<I: Isa>(x: f32) -> f32 {
+pub fn sin<I: MathIsa>(x: f32) -> f32 {
     sin_of::<I, true>(x)
 }
 
 /// Returns the cosine of x radians.
 #[inline(always)]
-pub fn cos<I: Isa>(x: f32) -> f32 {
+pub fn cos<I: MathIsa>(x: f32) -> f32 {
     cos_of::<I, true>(x)
 }
 
 /// Returns the tangent of x radians.
 #[inline(always)]
-pub fn tan<I: Isa>(x: f32) -> f32 {
+pub fn tan<I: MathIsa>(x: f32) -> f32 {
     tan_of::<I, true>(x)
 }
 
 /// Returns the sine of x radians, for magnitudes below [`NEAR`] only; faster.
 #[inline(always)]
-pub fn sin_near<I: Isa>(x: f32) -> f32 {
+pub fn sin_near<I: MathIsa>(x: f32) -> f32 {
     sin_of::<I, false>(x)
 }
 
 /// Returns the cosine of x radians, for magnitudes below [`NEAR`] only; faster.
 #[inline(always)]
-pub fn cos_near<I: Isa>(x: f32) -> f32 {
+pub fn cos_near<I: MathIsa>(x: f32) -> f32 {
     cos_of::<I, false>(x)
 }
 
 /// Returns the tangent of x radians, for magnitudes below [`NEAR`] only; faster.
 #[inline(always)]
-pub fn tan_near<I: Isa>(x: f32) -> f32 {
+pub fn tan_near<I: MathIsa>(x: f32) -> f32 {
     tan_of::<I, false>(x)
 }
 
 #[inline(always)]
-fn sin_of<I: Isa, const FAR: bool>(x: f32) -> f32 {
+fn sin_of<I: MathIsa, const FAR: bool>(x: f32) -> f32 {
     let (quarter, r) = reduce::<I, FAR>(x.abs());
     let wave = wave::<I>(quarter, r as f32);
     f32::from_bits(wave.to_bits() ^ (x.to_bits() & 0x8000_0000))
 }
 
 #[inline(always)]
-fn cos_of<I: Isa, const FAR: bool>(x: f32) -> f32 {
+fn cos_of<I: MathIsa, const FAR: bool>(x: f32) -> f32 {
     let (quarter, r) = reduce::<I, FAR>(x.abs());
     wave::<I>(quarter.wrapping_add(1), r as f32)
 }
 
 #[inline(always)]
-fn tan_of<I: Isa, const FAR: bool>(x: f32) -> f32 {
+fn tan_of<I: MathIsa, const FAR: bool>(x: f32) -> f32 {
     let (quarter, r64) = reduce::<I, FAR>(x.abs());
     let r = r64 as f32;
     let square = r * r;
@@ -79,7 +79,7 @@ fn tan_of<I: Isa, const FAR: bool>(x: f32) -> f32 {
 
 /// Returns sin(r + quarter * pi / 2) for |r| up to pi / 4.
 #[inline(always)]
-fn wave<I: Isa>(quarter: u32, r: f32) -> f32 {
+fn wave<I: MathIsa>(quarter: u32, r: f32) -> f32 {
     let square = r * r;
     let sin = mad::<I>(poly::<I, 3>(square, SIN), square * r, r);
     let cos = mad::<I>(mad::<I>(poly::<I, 3>(square, COS), square, -0.5), square, 1.0);
@@ -90,7 +90,7 @@ fn wave<I: Isa>(quarter: u32, r: f32) -> f32 {
 /// Returns `quarter` (only its value modulo 4 matters) and `r` within -pi/4..=pi/4 with `x = r + quarter * pi / 2`, for
 /// positive x; NaN for infinity.
 #[inline(always)]
-fn reduce<I: Isa, const FAR: bool>(x: f32) -> (u32, f64) {
+fn reduce<I: MathIsa, const FAR: bool>(x: f32) -> (u32, f64) {
     // Pieces of 27 bits: with the 24 bits of x their products are exact, as `payne_hanek` requires, and a product above
     // 2^52 is a multiple of 4. A product with the bits after piece n is below 2^(e - 27 n) for x below 2^e; below 2^-7
     // it needs no rounding.

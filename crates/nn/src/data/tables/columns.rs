@@ -15,7 +15,7 @@ use super::super::read_progress::{FITTED, ReadProgress, SEPARATED};
 use super::super::reader::{Imputation, MissingValues, Replacement};
 
 /// Categories of a column, at most. Of more the most frequent are kept.
-const MOST_CATEGORIES: usize = 64;
+const MAX_CATEGORIES: usize = 64;
 
 /// Rows of a column that are examined for its offset.
 const SAMPLED: usize = 1000;
@@ -208,7 +208,7 @@ pub(super) fn fit(
 ) -> Result<Encodings> {
     let mut found = Encodings::default();
     let threads = available_parallelism().map_or(1, usize::from);
-    let blocks: Vec<&[usize]> = columns.chunks(columns.len().div_ceil(threads).clamp(1, MOST_AT_ONCE)).collect();
+    let blocks: Vec<&[usize]> = columns.chunks(columns.len().div_ceil(threads).clamp(1, MAX_AT_ONCE)).collect();
     let step = progress.steps(blocks.len(), (SEPARATED, FITTED));
     let fit = |block: &&[usize]| {
         let columns = block.iter().zip(parse_columns(table, block, rows));
@@ -244,7 +244,7 @@ pub(super) fn fit(
 
 /// Columns that a thread parses at a time, at most: their cells in a row are neighbors in memory. Fewer would read the whole text more often,
 /// more would keep more columns in f64.
-const MOST_AT_ONCE: usize = 16;
+const MAX_AT_ONCE: usize = 16;
 
 /// The cells of a column as numbers.
 struct ParsedColumn {
@@ -463,13 +463,13 @@ fn categories_of(cells: &HashMap<&str, usize>) -> (Vec<String>, Option<String>, 
     cells.iter().for_each(|(cell, count)| *counts.entry(label_key(cell)).or_default() += count);
     let most = counts.iter().max_by(|(a, n), (b, m)| n.cmp(m).then_with(|| b.cmp(a))).map(|(key, _)| key.clone());
     let most = most.unwrap_or_default();
-    if categories.len() <= MOST_CATEGORIES {
+    if categories.len() <= MAX_CATEGORIES {
         return (categories, None, most);
     }
     let mut order: Vec<&String> = categories.iter().collect();
     // Stable: of equally frequent ones the first stay.
     order.sort_by_key(|category| std::cmp::Reverse(counts[&label_key(category)]));
-    order.truncate(MOST_CATEGORIES);
+    order.truncate(MAX_CATEGORIES);
     let kept: Vec<String> = categories.iter().filter(|category| order.contains(category)).cloned().collect();
     let rows = cells.values().sum::<usize>();
     let what = match categories.len() == rows {
@@ -477,7 +477,7 @@ fn categories_of(cells: &HashMap<&str, usize>) -> (Vec<String>, Option<String>, 
         false => format!("{} distinct values look like free text or identifiers, not categories", categories.len()),
     };
     let note =
-        format!("{what}; the {MOST_CATEGORIES} most frequent are categories, `--drop-columns` leaves the column out");
+        format!("{what}; the {MAX_CATEGORIES} most frequent are categories, `--drop-columns` leaves the column out");
     (kept, Some(note), most)
 }
 

@@ -22,7 +22,7 @@ macro_rules! lanes {
             const COLUMNS: usize = $columns;
             const FLOAT_TILE: [usize; 2] = $tile;
             type Float = $float;
-            type Machine = panoply_host::isa::$machine;
+            type Simd = panoply_host::isa::$machine;
 
             $(#[inline(always)]
             unsafe fn $name($($arg: $ty),*) -> $result {
@@ -71,7 +71,7 @@ impl Dot for __m256i {
     }
 }
 
-lanes!(__m512i, __m512, Avx512Words, 16, columns: 8, tile: [8, 3],
+lanes!(__m512i, __m512, Avx512Vnni, 16, columns: 8, tile: [8, 3],
     load(from: *const u32) -> Self = _mm512_loadu_si512(from.cast());
     store(self: Self, to: *mut u32) -> () = _mm512_storeu_si512(to.cast(), self);
     splat(word: u32) -> Self = _mm512_set1_epi32(word as i32);

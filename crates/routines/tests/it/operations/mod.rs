@@ -379,12 +379,12 @@ fn gradient_views<'a>(inputs: &'a [Vec<f64>], results: &'a [Vec<f64>]) -> Vec<&'
     given.iter().chain(&results[..2]).chain([grad_output]).map(|input| &input[..]).collect()
 }
 
-/// Returns the output, the logarithms, and the gradients of queries, keys and values.
+/// Returns the output, the log-sum-exp of the scores, and the gradients of queries, keys and values.
 fn attention_of(attention: &Attention, inputs: &[Vec<f64>]) -> Vec<Vec<f64>> {
     let Attention { batch, heads, key_heads, queries, keys, width, depth, past, scale, mask, .. } = *attention;
     let (q, k, v, g) = (&inputs[0], &inputs[1], &inputs[2], &inputs[inputs.len() - 1]);
     let rows = batch * heads * queries;
-    let (mut y, mut logarithms) = (vec![0.0; rows * depth], vec![0.0; rows]);
+    let (mut y, mut logsumexp) = (vec![0.0; rows * depth], vec![0.0; rows]);
     let (mut to_q, mut to_k, mut to_v) = (vec![0.0; q.len()], vec![0.0; k.len()], vec![0.0; v.len()]);
     for row in 0..rows {
         let (item, head, query) = (row / (heads * queries), row / queries % heads, row % queries);
@@ -409,7 +409,7 @@ fn attention_of(attention: &Attention, inputs: &[Vec<f64>]) -> Vec<Vec<f64>> {
         let top = scores.iter().copied().fold(f64::NEG_INFINITY, |a, b| if b.is_nan() { b } else { a.max(b) });
         let base = if top == f64::NEG_INFINITY { 0.0 } else { top };
         let sum: f64 = scores.iter().map(|score| (score - base).exp()).sum();
-        logarithms[row] = base + sum.ln();
+        logsumexp[row] = base + sum.ln();
         let weights: Vec<f64> =
             scores.iter().map(|score| if sum == 0.0 { 0.0 } else { (score - base).exp() / sum }).collect();
         let grad_output = |i: usize| g[row * depth + i];
@@ -428,7 +428,7 @@ fn attention_of(attention: &Attention, inputs: &[Vec<f64>]) -> Vec<Vec<f64>> {
             }
         }
     }
-    vec![y, logarithms, to_q, to_k, to_v]
+    vec![y, logsumexp, to_q, to_k, to_v]
 }
 
 fn check_attention<T: Float>(pool: &Pool, isa: Isa, attention: &Attention, numbers: &mut Numbers) {

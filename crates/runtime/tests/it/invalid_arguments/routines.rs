@@ -277,10 +277,10 @@ fn submit(device: &Device, routine: Routine, buffers: &[Storage]) -> panoply_run
 }
 
 /// Maximum number of buffer elements for which a description runs.
-const MOST: u64 = 1 << 16;
+const MAX_ELEMS: u64 = 1 << 16;
 
 fn fits(routine: &Routine) -> bool {
-    routine.operands().all(|operand| operand.elems.is_some_and(|elems| elems <= MOST))
+    routine.operands().all(|operand| operand.elems.is_some_and(|elems| elems <= MAX_ELEMS))
 }
 
 /// Submits a description with suitable buffers, if they are small enough, and checks the results. Returns true if it was accepted.

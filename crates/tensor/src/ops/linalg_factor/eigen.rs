@@ -12,7 +12,7 @@ use crate::tensor::Tensor;
 
 /// Maximum number of sweeps; elements off the diagonal that remain then are ignored. Most matrices converge in six to
 /// twelve; close eigenvalues take longer.
-pub(super) const MOST_SWEEPS: usize = 60;
+pub(super) const MAX_SWEEPS: usize = 60;
 
 /// The eigendecomposition of symmetric matrices `[…, n, n]`.
 #[derive(Clone, Debug)]
@@ -97,7 +97,7 @@ fn eigh_unsorted(a: &Tensor) -> [Tensor; 2] {
             &Tensor::eye(size, a.dtype()).expanded(&whole),
             &Tensor::zeros(turns.clone(), a.dtype()),
             &number(size),
-            &number(MOST_SWEEPS),
+            &number(MAX_SWEEPS),
         ],
         [whole.clone(), whole.clone(), turns],
         a.batch() * kernels::BLOCK,

@@ -7,7 +7,7 @@
 use panoply_ir::kernel::ReduceOp;
 use panoply_ir::{DType, Shape};
 
-use super::eigen::MOST_SWEEPS;
+use super::eigen::MAX_SWEEPS;
 use super::{kernels, number};
 use crate::call::CompositeOp;
 use crate::ops::axes::KeepDim;
@@ -149,7 +149,7 @@ fn svd(a: &Tensor) -> [Tensor; 3] {
             &q.t().matmul(&a).triu(0).reshaped(flat.clone()),
             &Tensor::eye(n, a.dtype()).expanded(&flat),
             &number(n),
-            &number(MOST_SWEEPS),
+            &number(MAX_SWEEPS),
         ],
         [flat.clone(), flat],
         a.batch() * kernels::BLOCK,
