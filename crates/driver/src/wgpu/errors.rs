@@ -7,7 +7,7 @@ use panoply_device::{Error, ErrorKind};
 
 use crate::lock::locked;
 
-/// Whether a device is lost, and errors that `wgpu` reports by callback and not as the result of a call.
+/// The name of a device in messages, the reason if it is lost, and errors that `wgpu` reports by callback and not as the result of a call.
 pub struct DeviceStatus {
     /// The device's name in messages.
     pub label: String,

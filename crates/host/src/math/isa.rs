@@ -1,6 +1,6 @@
 //! Properties of the instruction set that the functions depend on.
 
-/// Whether a function is compiled with fused multiply-add and native rounding. The only property of an instruction set that
+/// Selects fused multiply-add and native rounding for a function. This is the only property of an instruction set that
 /// changes results, unlike [`crate::isa::Isa`], which also fixes the vector width.
 ///
 /// Without the instructions `f32::mul_add` and `f32::floor` are calls into the C library, which are slow and prevent
