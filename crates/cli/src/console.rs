@@ -1,7 +1,7 @@
 //! Output to stdout and stderr.
 //!
-//! `println!` and `eprintln!` in this crate are the macros below. Those of the standard library panic if the reader is gone, and
-//! pass control characters from file names through to the terminal. If stdout cannot be written, the program ends with an error.
+//! `println!` and `eprintln!` in this crate are the macros below. Those of the standard library panic if the other end of a pipe is closed,
+//! and pass control characters in file names to the terminal. If stdout cannot be written, the program ends with an error.
 //! Lines for stderr that cannot be written are dropped: there is no other place to report it, and training should not end for it.
 //!
 //! A mark (✓, ✗ or !) at the beginning of a line is colored; `anstream` removes the color under NO_COLOR and where no terminal reads it.
@@ -13,8 +13,8 @@ use std::sync::OnceLock;
 
 use ratatui_crossterm::crossterm::terminal;
 
-/// Exit code after a closed pipe: 128 plus the number of SIGPIPE.
-const READER_GONE: i32 = 141;
+/// Exit code after a closed pipe: 128 plus the number of SIGPIPE, as shells report it.
+const SIGPIPE_EXIT_CODE: i32 = 141;
 
 /// Writes a line of results to stdout.
 macro_rules! println {
@@ -39,7 +39,7 @@ macro_rules! note {
 /// Amount of output to stderr.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Verbosity {
-    /// Errors, and what a command cannot continue without.
+    /// Errors and warnings, and lines that a user needs, such as the address of a server.
     Quiet,
     /// Also progress and the choice of the device.
     #[default]
@@ -71,7 +71,7 @@ pub fn is_verbose() -> bool {
 
 /// Writes a line to stdout; ends the program if it cannot be written.
 pub fn print(line: fmt::Arguments<'_>) {
-    write(&painted(&printable(&line.to_string())));
+    write(&with_colored_marks(&printable(&line.to_string())));
 }
 
 /// Writes a line to stdout, wrapped at the width of the terminal if it is one.
@@ -106,7 +106,7 @@ fn write(text: &str) {
     if let Err(error) = writeln!(stdout, "{text}").and_then(|()| stdout.flush()) {
         // The reader closed the pipe (`panoply devices | head`): exit like a program that SIGPIPE ends.
         if error.kind() == ErrorKind::BrokenPipe {
-            std::process::exit(READER_GONE);
+            std::process::exit(SIGPIPE_EXIT_CODE);
         }
         report(format_args!("panoply: cannot write to stdout: {error}"));
         std::process::exit(1);
@@ -118,15 +118,15 @@ pub fn report(line: fmt::Arguments<'_>) {
     let mut line = wrapped(&printable(&line.to_string()), stderr().is_terminal().then(width).flatten()).into_owned();
     line.push('\n');
     // One write, so that the lines of processes with the same stderr, such as the ranks of `mesh run`, are not mixed.
-    let _ = anstream::stderr().write_all(painted(&line).as_bytes());
+    let _ = anstream::stderr().write_all(with_colored_marks(&line).as_bytes());
 }
 
-/// Returns the number of columns of the terminal, if it says so.
+/// Returns the number of columns of the terminal; `None` if it is unknown or below [`MIN_WIDTH`].
 fn width() -> Option<usize> {
     terminal::size().ok().map(|(columns, _)| usize::from(columns)).filter(|columns| *columns >= MIN_WIDTH)
 }
 
-/// Narrower terminals are not wrapped for: hanging indents leave no room for words.
+/// Minimum width for wrapping, in columns: in narrower terminals the indent leaves too little room for words.
 const MIN_WIDTH: usize = 40;
 
 /// Breaks lines between words so that each has at most `width` characters; what follows a break is indented by two more spaces than the
@@ -153,7 +153,7 @@ fn wrapped(text: &str, width: Option<usize>) -> Cow<'_, str> {
 }
 
 /// Colors the mark at the beginning of each line.
-fn painted(text: &str) -> Cow<'_, str> {
+fn with_colored_marks(text: &str) -> Cow<'_, str> {
     const MARKS: [(&str, u8); 3] = [("✓ ", 32), ("✗ ", 31), ("! ", 33)];
     let paint = |line: &str| {
         let (indent, rest) = line.split_at(line.len() - line.trim_start_matches(' ').len());
@@ -177,13 +177,13 @@ pub fn escaped(name: &str) -> Cow<'_, str> {
     escape(name, is_unprintable)
 }
 
-fn escape(text: &str, wrong: impl Fn(char) -> bool) -> Cow<'_, str> {
-    if !text.contains(&wrong) {
+fn escape(text: &str, is_escaped: impl Fn(char) -> bool) -> Cow<'_, str> {
+    if !text.contains(&is_escaped) {
         return Cow::Borrowed(text);
     }
     let mut escaped = String::with_capacity(text.len() + 8);
     for letter in text.chars() {
-        match wrong(letter) {
+        match is_escaped(letter) {
             true => escaped.extend(letter.escape_default()),
             false => escaped.push(letter),
         }
@@ -219,7 +219,10 @@ mod tests {
 
     #[test]
     fn marks_are_colored() {
-        assert_eq!(painted("  ✓ cpu\nno ✓ here\n✗ gone"), "  \x1b[32m✓\x1b[0m cpu\nno ✓ here\n\x1b[31m✗\x1b[0m gone");
-        assert!(matches!(painted("plain"), Cow::Borrowed("plain")));
+        assert_eq!(
+            with_colored_marks("  ✓ cpu\nno ✓ here\n✗ gone"),
+            "  \x1b[32m✓\x1b[0m cpu\nno ✓ here\n\x1b[31m✗\x1b[0m gone"
+        );
+        assert!(matches!(with_colored_marks("plain"), Cow::Borrowed("plain")));
     }
 }

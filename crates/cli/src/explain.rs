@@ -333,10 +333,10 @@ fn explain_kernel(
 #[cfg(feature = "wgpu")]
 fn translated(device: &Device, rendered: &GeneratedSource, group: [u32; 3]) -> Result<Option<(&'static str, String)>> {
     use panoply::Backend;
-    let program = || naga_translation::Program::read(&rendered.source, &rendered.entry, device.target(), group);
+    let program = || naga_translation::Program::parse(&rendered.source, &rendered.entry, device.target(), group);
     Ok(match device.info().kind {
-        Backend::Metal => Some((Language::Msl.name(), program()?.metal()?)),
-        Backend::Dx12 => Some(("HLSL", program()?.direct3d()?)),
+        Backend::Metal => Some((Language::Msl.name(), program()?.to_msl()?)),
+        Backend::Dx12 => Some(("HLSL", program()?.to_hlsl()?)),
         Backend::Cuda
         | Backend::Rocm
         | Backend::OneApi

@@ -60,28 +60,29 @@ pub fn run(arguments: &ExportCommand) -> Result<ExitCode> {
         for (name, offset) in &offsets {
             note!("in the ONNX file {name} is a difference from {offset}, because f32 has too few digits: subtract it from inputs in f64, or add it to outputs");
         }
-        let second = saved.data.as_ref().map(|(path, bytes)| json!({"path": path.to_string_lossy(), "size_bytes": bytes}));
+        let external_data = saved.data.as_ref().map(|(path, bytes)| json!({"path": path.to_string_lossy(), "size_bytes": bytes}));
         let report = if arguments.json {
             let document = json!({
                 "schema": 1, "model": arguments.model.to_string_lossy(), "path": out.to_string_lossy(), "size_bytes": saved.bytes,
-                "data": second, "opset": saved.opset, "input_shape": input, "output_shape": output, "class_names": manifest.data.class_names,
+                "data": external_data, "opset": saved.opset, "input_shape": input, "output_shape": output, "class_names": manifest.data.class_names,
                 "loss": manifest.network.loss.kind.name(), "offsets": offsets,
             });
             format!("{document:#}")
         } else {
             let what = if manifest.network.loss.kind.is_regression() { "numbers" } else { "logits" };
-            let second = saved.data.map_or_else(String::new, |(path, bytes)| {
+            let external_data = saved.data.map_or_else(String::new, |(path, bytes)| {
                 format!(", with parameters of {bytes} bytes in {}, which must stay beside it", path.display())
             });
             let (path, bytes, input, output) = (out.display(), saved.bytes, listed(input), listed(&output));
-            format!("wrote {path}: {bytes} bytes{second}, input [batch, {input}], output [batch, {output}] of {what}")
+            format!("wrote {path}: {bytes} bytes{external_data}, input [batch, {input}], output [batch, {output}] of {what}")
         };
         if stream { eprintln!("{report}") } else { println!("{report}") }
         Ok(ExitCode::SUCCESS)
     })
 }
 
-/// Names of classes, columns and categories, and scalings, as JSON: what a program needs to prepare inputs and to name outputs.
+/// Returns the metadata of the ONNX file: names of classes, columns and categories, and scalings, as JSON. Programs need them to prepare
+/// inputs and to name outputs.
 fn metadata(manifest: &Manifest) -> BTreeMap<String, String> {
     let data = &manifest.data;
     let mut entries =
@@ -112,7 +113,8 @@ fn metadata(manifest: &Manifest) -> BTreeMap<String, String> {
     named.chain([schema]).collect()
 }
 
-/// Writes the weights of an ONNX file to a safetensors file, or all of it to another ONNX file, with constants of other files inside.
+/// Writes the weights of an ONNX file to a safetensors file, or the network to another ONNX file, which includes the tensors that the first
+/// stores as external data.
 fn export_onnx(arguments: &ExportCommand) -> Result<ExitCode> {
     let model = &arguments.model;
     let out = arguments.output.clone().unwrap_or_else(|| model.with_extension("safetensors"));

@@ -1,4 +1,4 @@
-//! `panoply fit MODEL`: memory and speed of a language model, from its headers.
+//! `panoply fit MODEL`: memory and speed of a language model, from the headers of its files and a measurement of the memory bandwidth.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -35,21 +35,21 @@ pub struct FitCommand {
 /// Seconds for which the bandwidth is measured.
 const BANDWIDTH_SECONDS: f64 = 0.3;
 
-/// Prints the estimate.
+/// Prints the memory and the highest speed, at which each token reads the weights once at the bandwidth of the device.
 pub fn run(arguments: &FitCommand) -> Result<ExitCode> {
     let choice = arguments.device.select()?;
     let device = choice.device();
     let options = ModelOptions { context_length: arguments.context_length };
     let fit = llm::fit(&arguments.model, &options, arguments.sequences, device)?;
     let gbps = Limits::new(device, BANDWIDTH_SECONDS).gbps()?;
-    let tokens_per_second = gbps * 1e9 / fit.weights_per_token.max(1) as f64;
+    let tokens_per_second = gbps * 1e9 / fit.weights_bytes_per_token.max(1) as f64;
     if arguments.json {
         output::print_json(&choice.document(json!({
             "model": arguments.model.to_string_lossy(),
             "context_length": fit.context_length, "sequences": fit.sequences, "fits": fit.fits(),
-            "weights_bytes": fit.weights, "cache_bytes": fit.cache, "scratch_bytes": fit.scratch,
-            "total_bytes": fit.total(), "available_bytes": fit.available, "largest_context_length": fit.largest_context,
-            "weights_bytes_per_token": fit.weights_per_token, "gb_per_s": gbps,
+            "weights_bytes": fit.weights_bytes, "cache_bytes": fit.cache_bytes, "scratch_bytes": fit.scratch_bytes,
+            "total_bytes": fit.total_bytes(), "available_bytes": fit.available_bytes, "largest_context_length": fit.largest_context_length,
+            "weights_bytes_per_token": fit.weights_bytes_per_token, "gb_per_s": gbps,
             "expected_tokens_per_second": tokens_per_second,
         })));
     } else {
@@ -63,12 +63,12 @@ fn print(fit: &Fit, device: &str) {
     let Fit { context_length, sequences, .. } = fit;
     let caches = if *sequences == 1 { String::new() } else { format!("{sequences} sequences of ") };
     println!("device    {device}");
-    println!("weights   {}", human(fit.weights));
-    println!("cache     {}, {caches}{context_length} tokens", human(fit.cache));
-    println!("scratch   {}", human(fit.scratch));
+    println!("weights   {}", human(fit.weights_bytes));
+    println!("cache     {}, {caches}{context_length} tokens", human(fit.cache_bytes));
+    println!("scratch   {}", human(fit.scratch_bytes));
     let verdict = if fit.fits() { "fits" } else { "does not fit" };
-    println!("total     {} {verdict} {} of free memory", human(fit.total()), human(fit.available));
-    match fit.largest_context {
+    println!("total     {} {verdict} {} of free memory", human(fit.total_bytes()), human(fit.available_bytes));
+    match fit.largest_context_length {
         Some(largest) => println!("context   at most {largest} tokens for each sequence"),
         None => println!("context   none fits; use a smaller model or a lower-bit encoding (`panoply quantize`)"),
     }

@@ -50,31 +50,31 @@ pub fn run(arguments: &RunCommand) -> Result<ExitCode> {
         let (mut document, summary) = (answer.report(&generation), answer.summary(&generation));
         let bytes_per_second =
             answer.tokens_per_second(&generation).map(|rate| rate * model.weights_per_token() as f64);
-        // Their memory is free before that of the measurement is allocated.
+        // The measurement allocates memory that the model would occupy.
         drop(generation);
         drop(model);
-        // The answer is there even if the measurement fails, for example for lack of memory.
-        let share = bytes_per_second.and_then(|bytes| fraction_of_bandwidth(choice.device(), bytes).ok());
+        // The text has been generated, so a measurement that fails, for example for lack of memory, is not an error.
+        let fraction = bytes_per_second.and_then(|bytes| fraction_of_bandwidth(choice.device(), bytes).ok());
         if arguments.json {
             document["model"] = settings.model.to_string_lossy().into();
-            document["fraction_of_bandwidth"] = share.into();
+            document["fraction_of_bandwidth"] = fraction.into();
             output::print_json(&choice.document(document));
         } else {
-            let share =
-                share.map_or(String::new(), |share| format!(", {:.0} % of the memory bandwidth", 100.0 * share));
-            note!("{} on {}: {summary}{share}", settings.model.display(), choice.device());
+            let percent = |fraction: f64| format!(", {:.0} % of the memory bandwidth", 100.0 * fraction);
+            let fraction = fraction.map_or(String::new(), percent);
+            note!("{} on {}: {summary}{fraction}", settings.model.display(), choice.device());
         }
         Ok(ExitCode::SUCCESS)
     })
 }
 
-/// A rate in bytes per second relative to the bandwidth of the device's memory.
+/// Returns a rate in bytes per second as a fraction of the bandwidth of the device's memory, which is measured.
 fn fraction_of_bandwidth(device: &Device, bytes_per_second: f64) -> Result<f64> {
     device.trim_memory();
     Ok(bytes_per_second / (Limits::new(device, BANDWIDTH_SECONDS).gbps()? * 1e9))
 }
 
-/// The prompt of the command line or of standard input.
+/// Returns the prompt of the command line or of standard input.
 fn prompt(arguments: &RunCommand) -> Result<String> {
     match arguments.prompt.as_deref() {
         Some(prompt) if prompt != "-" => Ok(prompt.to_string()),

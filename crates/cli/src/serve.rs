@@ -1,7 +1,7 @@
 //! `panoply serve MODEL`: a language model behind OpenAI's HTTP API.
 //!
-//! The engine's thread runs the model; everything else is asynchronous and never waits for it. [`request`] reads what a client wants,
-//! [`answer`] and [`error`] write what it gets, [`api`] has the routes, [`connections`] accepts and ends connections.
+//! The engine's thread runs the model; everything else is asynchronous and never blocks on it. [`request`] parses requests, [`answer`] and
+//! [`error`] write responses, [`api`] has the routes, and [`connections`] accepts and closes connections.
 
 mod answer;
 mod api;
@@ -32,8 +32,8 @@ use api::App;
 const HTTP_THREADS: usize = 2;
 /// Maximum of `--timeout` in seconds, a year: a deadline that far away can be represented.
 const MAX_TIMEOUT: u64 = 365 * 24 * 3600;
-/// Time for connections to send what is left when the server ends.
-const LINGER: Duration = Duration::from_secs(2);
+/// Time for connections to send the rest of their responses when the server stops (graceful shutdown).
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Serve a language model over HTTP, with OpenAI's API
 #[derive(Args)]
@@ -83,14 +83,14 @@ pub struct ServeCommand {
 pub fn run(arguments: &ServeCommand) -> Result<ExitCode> {
     let api_key = arguments.api_key()?;
     let address = SocketAddr::new(arguments.host, arguments.port);
-    // Before the model is read, which takes longer.
+    // Before the model is loaded, so that a port in use is reported at once.
     let listener = listen(address)?;
     let stop = StopSignal::listen()?;
     arguments.threads.apply()?;
     let choice = arguments.device.select()?;
     let model = Arc::new(choice.device().scope(|| arguments.open())?);
     let file_name = || {
-        // The dots of a folder's name, such as `Qwen2.5-0.5B`, begin no extension.
+        // A dot in a folder's name, such as `Qwen2.5-0.5B`, is not the beginning of an extension.
         let path = &arguments.model;
         let name = if path.is_dir() { path.file_name() } else { path.file_stem() };
         name.map(|name| name.to_string_lossy().into_owned())
@@ -120,7 +120,7 @@ pub fn run(arguments: &ServeCommand) -> Result<ExitCode> {
         }
         eprintln!("{} on {}: {address} (Ctrl-C ends)", app.name, choice.device());
         stop.is_serving.store(true, Ordering::SeqCst);
-        connections::serve(listener, app.clone(), stop.notify.notified(), LINGER).await;
+        connections::serve(listener, app.clone(), stop.notify.notified(), SHUTDOWN_TIMEOUT).await;
         Ok::<(), Error>(())
     })?;
     runtime.shutdown_timeout(Duration::ZERO);
@@ -135,6 +135,10 @@ impl ServeCommand {
         Model::open_with_progress(&self.model, &options, &mut |done, all| progress.show(done, all))
     }
 
+    /// Returns the API key of the arguments or of the file.
+    ///
+    /// # Errors
+    /// If the file cannot be read, the key is not valid, or the server is reachable from other machines without a key.
     fn api_key(&self) -> Result<Option<String>> {
         let key = match &self.api_key_file {
             Some(path) => {

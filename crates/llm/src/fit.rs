@@ -18,37 +18,37 @@ const PROMPT: usize = PIECES[0] + PIECES[1] + PIECES[2];
 /// Memory that a model needs on a device, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Fit {
-    /// Number of positions of the cache of each sequence.
+    /// Size of the key-value cache of each sequence in tokens.
     pub context_length: usize,
     /// Number of sequences, each with its own cache.
     pub sequences: usize,
-    /// Bytes of the weights.
-    pub weights: u64,
-    /// Bytes of the keys and values of all sequences.
-    pub cache: u64,
-    /// Bytes of the intermediate values of a step of one sequence.
-    pub scratch: u64,
-    /// Bytes of weights that a generated token reads.
-    pub weights_per_token: u64,
-    /// Bytes that are available on the device.
-    pub available: u64,
-    /// Longest context that fits, at most that of the model, accurate to 1 %; `None` if not even one position fits.
-    pub largest_context: Option<usize>,
+    /// Size of the weights.
+    pub weights_bytes: u64,
+    /// Size of the key-value caches of all sequences.
+    pub cache_bytes: u64,
+    /// Size of the intermediate values of a step of one sequence.
+    pub scratch_bytes: u64,
+    /// Size of the weights that a generated token reads.
+    pub weights_bytes_per_token: u64,
+    /// Free memory of the device, or all of it if the device does not report how much is free.
+    pub available_bytes: u64,
+    /// Longest context length that fits, at most that of the model, accurate to 1 %; `None` if not even one token fits.
+    pub largest_context_length: Option<usize>,
 }
 
 impl Fit {
     /// Returns the sum of weights, cache and intermediate values.
-    pub fn total(&self) -> u64 {
-        self.weights + self.cache + self.scratch
+    pub fn total_bytes(&self) -> u64 {
+        self.weights_bytes + self.cache_bytes + self.scratch_bytes
     }
 
-    /// Returns true if the device has that much memory.
+    /// Returns true if the device has enough free memory.
     pub fn fits(&self) -> bool {
-        self.total() <= self.available
+        self.total_bytes() <= self.available_bytes
     }
 }
 
-/// Memory of one context length.
+/// Memory for one context length, in bytes.
 #[derive(Clone, Copy)]
 struct Plan {
     weights: u64,
@@ -80,9 +80,9 @@ pub fn fit(path: &Path, options: &ModelOptions, sequences: usize, device: &Devic
     })?;
     let Plan { weights, cache, scratch } = planned(context)?;
     let memory = device.memory();
-    let available = memory.free.unwrap_or(memory.total);
-    let fits = |context: usize| planned(context).map(|plan| plan.total(sequences) <= available);
-    let largest_context = match fits(config.context_length)? {
+    let available_bytes = memory.free.unwrap_or(memory.total);
+    let fits = |context: usize| planned(context).map(|plan| plan.total(sequences) <= available_bytes);
+    let largest_context_length = match fits(config.context_length)? {
         true => Some(config.context_length),
         false => largest(config.context_length, fits)?,
     };
@@ -90,12 +90,12 @@ pub fn fit(path: &Path, options: &ModelOptions, sequences: usize, device: &Devic
     Ok(Fit {
         context_length: context,
         sequences,
-        weights,
-        cache: cache.saturating_mul(sequences as u64),
-        scratch,
-        weights_per_token: (weights as f64 * (active as f64 / all as f64)) as u64,
-        available,
-        largest_context,
+        weights_bytes: weights,
+        cache_bytes: cache.saturating_mul(sequences as u64),
+        scratch_bytes: scratch,
+        weights_bytes_per_token: (weights as f64 * (active as f64 / all as f64)) as u64,
+        available_bytes,
+        largest_context_length,
     })
 }
 

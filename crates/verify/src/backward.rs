@@ -10,13 +10,13 @@ use panoply_ir::reduce::ReduceOp;
 use panoply_ir::{Alu, DType};
 
 use crate::interval::Interval;
-use crate::lanes::{self, LANES, Lines, Sums};
+use crate::lanes::{self, LANES, RelaxationLanes, Sums};
 use crate::planes::{Plane, planes};
 use crate::property::Constraint;
 use crate::rounding::Rounding;
 use crate::split::{Duals, Layer, Split};
 use crate::steps::{Step, StepId, Steps, ZERO};
-use crate::univariate::Line;
+use crate::univariate::LinearRelaxation;
 use crate::values::{self, Bounds, EPSILON, MAX_MAGNITUDE, TINY};
 
 /// Lower bounds of several rows over a box.
@@ -252,7 +252,7 @@ impl<'b> Walk<'b, '_> {
     /// Adds Σ |coefficient| · `per_unit` to the error of each row.
     fn charge(&mut self, coefficients: &[f64], per_unit: impl ExactSizeIterator<Item = f64>) {
         let numel = per_unit.len();
-        lanes::add_costs(coefficients, numel, &lanes::in_lanes(per_unit), &mut self.sums.error);
+        lanes::add_errors(coefficients, numel, &lanes::in_lanes(per_unit), &mut self.sums.error);
     }
 
     /// Replaces a step by its interval.
@@ -263,8 +263,8 @@ impl<'b> Walk<'b, '_> {
         if elements.iter().all(|x| x.magnitude() < MAX_MAGNITUDE) {
             let lo = lanes::in_lanes(elements.iter().map(|x| x.lo));
             let hi = lanes::in_lanes(elements.iter().map(|x| x.hi));
-            let ends: Vec<_> = lo.into_iter().zip(hi).map(<[_; 2]>::from).collect();
-            lanes::add_minimum(coefficients, elements.len(), &ends, &mut self.sums);
+            let endpoints: Vec<_> = lo.into_iter().zip(hi).map(<[_; 2]>::from).collect();
+            lanes::add_minimum(coefficients, elements.len(), &endpoints, &mut self.sums);
         } else {
             self.sums.constant.fill(f64::NEG_INFINITY);
         }
@@ -433,24 +433,25 @@ impl<'b> Walk<'b, '_> {
 
     /// Propagates through a function by its lower line or, for a negative coefficient, its upper line.
     fn pass_univariate(&mut self, x: StepId, id: StepId, mut a: Vec<f64>) {
-        let (elements, found) = (self.elements(x), &self.bounds[id].lines);
+        let (elements, found) = (self.elements(x), &self.bounds[id].relaxations);
         // As in `replace`, a coefficient of 0 does not cancel an unknown value.
-        if found.iter().any(|line| line.below[1].is_nan()) {
+        if found.iter().any(|relaxation| relaxation.lower[1].is_nan()) {
             self.sums.constant.fill(f64::NEG_INFINITY);
         }
-        let lines = found.chunks(LANES).zip(elements.chunks(LANES)).map(|(lines, x)| {
-            let of = |value: fn(&Line) -> f64| std::array::from_fn(|lane| lines.get(lane).map_or(0.0, value));
-            let per_unit = std::array::from_fn(|lane| x.get(lane).map_or(0.0, |x| EPSILON * x.magnitude()));
-            Lines {
-                below: of(|line| line.below[0]),
-                base: of(|line| line.below[1]),
-                above: of(|line| line.above[0]),
-                offset: of(|line| line.above[1]),
-                per_unit,
+        let relaxations = found.chunks(LANES).zip(elements.chunks(LANES)).map(|(found, x)| {
+            let of =
+                |value: fn(&LinearRelaxation) -> f64| std::array::from_fn(|lane| found.get(lane).map_or(0.0, value));
+            RelaxationLanes {
+                lower_slope: of(|relaxation| relaxation.lower[0]),
+                lower_intercept: of(|relaxation| relaxation.lower[1]),
+                upper_slope: of(|relaxation| relaxation.upper[0]),
+                upper_intercept: of(|relaxation| relaxation.upper[1]),
+                error_per_unit: rounding_per_unit(x),
             }
         });
         self.terms += elements.len();
-        lanes::relax::<true>(&mut a, elements.len(), &lines.collect::<Vec<Lines>>(), &mut self.sums);
+        let relaxations: Vec<RelaxationLanes> = relaxations.collect();
+        lanes::relax::<true>(&mut a, elements.len(), &relaxations, &mut self.sums);
         self.add(x, a);
     }
 
@@ -464,12 +465,13 @@ impl<'b> Walk<'b, '_> {
         for (row, a) in a.chunks_exact(numel.max(1)).enumerate() {
             for (at, (a, x)) in a.iter().zip(elements).enumerate() {
                 let index = row * numel + at;
-                let line = Relaxed::of(*x);
+                let relaxation = ReluRelaxation::of(*x);
                 let is_unstable = x.lo < 0.0 && x.hi > 0.0;
                 // Any slope from 0 to 1 is sound below an unstable ReLU.
-                let below = if is_unstable { f64::from(layer.alpha[index]).clamp(0.0, 1.0) } else { line.below };
-                let slope = if *a > 0.0 { below } else { line.above };
-                let term = if *a < 0.0 { a * line.offset } else { 0.0 };
+                let alpha = f64::from(layer.alpha[index]).clamp(0.0, 1.0);
+                let lower_slope = if is_unstable { alpha } else { relaxation.lower_slope };
+                let slope = if *a > 0.0 { lower_slope } else { relaxation.upper_slope };
+                let term = if *a < 0.0 { a * relaxation.upper_intercept } else { 0.0 };
                 let passed = if *a == 0.0 { 0.0 } else { a * slope };
                 let multiplier = f64::from(layer.sign[at]) * f64::from(layer.beta[index]).max(0.0);
                 #[cfg(test)]
@@ -488,67 +490,75 @@ impl<'b> Walk<'b, '_> {
     /// Propagates through max(x, 0): 0 or x if the sign of x is known, else the lower line or, for a negative coefficient, the upper line.
     fn pass_relu(&mut self, x: StepId, mut a: Vec<f64>) {
         let elements = self.elements(x);
-        let relaxed: Vec<Relaxed> = elements.iter().map(|x| Relaxed::of(*x)).collect();
-        let lines = relaxed.chunks(LANES).zip(elements.chunks(LANES)).map(|(relaxed, x)| {
-            let of = |value: fn(&Relaxed) -> f64| std::array::from_fn(|lane| relaxed.get(lane).map_or(0.0, value));
-            let per_unit = std::array::from_fn(|lane| x.get(lane).map_or(0.0, |x| EPSILON * x.magnitude()));
-            Lines {
-                below: of(|line| line.below),
-                base: [0.0; LANES],
-                above: of(|line| line.above),
-                offset: of(|line| line.offset),
-                per_unit,
+        let found: Vec<ReluRelaxation> = elements.iter().map(|x| ReluRelaxation::of(*x)).collect();
+        let relaxations = found.chunks(LANES).zip(elements.chunks(LANES)).map(|(found, x)| {
+            let of = |value: fn(&ReluRelaxation) -> f64| std::array::from_fn(|lane| found.get(lane).map_or(0.0, value));
+            RelaxationLanes {
+                lower_slope: of(|relaxation| relaxation.lower_slope),
+                lower_intercept: [0.0; LANES],
+                upper_slope: of(|relaxation| relaxation.upper_slope),
+                upper_intercept: of(|relaxation| relaxation.upper_intercept),
+                error_per_unit: rounding_per_unit(x),
             }
         });
         self.terms += elements.len();
-        lanes::relax::<false>(&mut a, elements.len(), &lines.collect::<Vec<Lines>>(), &mut self.sums);
+        let relaxations: Vec<RelaxationLanes> = relaxations.collect();
+        lanes::relax::<false>(&mut a, elements.len(), &relaxations, &mut self.sums);
         self.add(x, a);
     }
 }
 
-/// Linear relaxation of max(x, 0) on an interval: `below`·x ≤ max(x, 0) ≤ `above`·x + `offset`.
-struct Relaxed {
-    below: f64,
-    above: f64,
-    offset: f64,
+/// Returns ε · |x| for up to [`LANES`] elements: the rounding error per unit of their coefficients.
+fn rounding_per_unit(x: &[Interval]) -> [f64; LANES] {
+    std::array::from_fn(|lane| x.get(lane).map_or(0.0, |x| EPSILON * x.magnitude()))
 }
 
-impl Relaxed {
-    fn of(x: Interval) -> Relaxed {
+/// Linear relaxation of max(x, 0) on an interval: `lower_slope`·x ≤ max(x, 0) ≤ `upper_slope`·x + `upper_intercept`.
+struct ReluRelaxation {
+    lower_slope: f64,
+    upper_slope: f64,
+    upper_intercept: f64,
+}
+
+impl ReluRelaxation {
+    fn of(x: Interval) -> ReluRelaxation {
         #[cfg(test)]
-        if let Some(wrong) = Relaxed::wrong(x) {
+        if let Some(wrong) = ReluRelaxation::wrong(x) {
             return wrong;
         }
         if !x.is_finite() {
             // A value that is possibly undefined has no relaxation.
-            return Relaxed { below: f64::NAN, above: f64::NAN, offset: f64::NAN };
+            return ReluRelaxation { lower_slope: f64::NAN, upper_slope: f64::NAN, upper_intercept: f64::NAN };
         }
         if x.hi <= 0.0 {
-            return Relaxed { below: 0.0, above: 0.0, offset: 0.0 };
+            return ReluRelaxation { lower_slope: 0.0, upper_slope: 0.0, upper_intercept: 0.0 };
         }
         if x.lo >= 0.0 {
-            return Relaxed { below: 1.0, above: 1.0, offset: 0.0 };
+            return ReluRelaxation { lower_slope: 1.0, upper_slope: 1.0, upper_intercept: 0.0 };
         }
-        // Any slope between 0 and 1 is sound below, and any slope above: the function is convex, so the ends determine the offset.
-        let above = (x.hi / (x.hi - x.lo)).clamp(0.0, 1.0);
-        let offset = (-above * x.lo).max(x.hi - above * x.hi);
-        let below = if x.hi > -x.lo { 1.0 } else { 0.0 };
-        Relaxed { below, above, offset: (offset + EPSILON * x.magnitude()).next_up() }
+        // Any slope from 0 to 1 gives a lower bound, and any slope an upper one: the function is convex, so the ends determine the
+        // intercept.
+        let upper_slope = (x.hi / (x.hi - x.lo)).clamp(0.0, 1.0);
+        let intercept = (-upper_slope * x.lo).max(x.hi - upper_slope * x.hi);
+        let lower_slope = if x.hi > -x.lo { 1.0 } else { 0.0 };
+        ReluRelaxation { lower_slope, upper_slope, upper_intercept: (intercept + EPSILON * x.magnitude()).next_up() }
     }
 
-    /// Returns the lines of an unstable ReLU if a test makes them wrong.
+    /// Returns the relaxation of an unstable ReLU if a test makes it wrong.
     #[cfg(test)]
-    fn wrong(x: Interval) -> Option<Relaxed> {
+    fn wrong(x: Interval) -> Option<ReluRelaxation> {
         use crate::fault::{Fault, is};
         if !(x.is_finite() && x.lo < 0.0 && x.hi > 0.0) {
             return None;
         }
-        let above = x.hi / (x.hi - x.lo);
-        let lines = Relaxed { below: 0.0, above, offset: -above * x.lo };
+        let upper_slope = x.hi / (x.hi - x.lo);
+        let right = ReluRelaxation { lower_slope: 0.0, upper_slope, upper_intercept: -upper_slope * x.lo };
         match () {
-            () if is(Fault::UpperLine) => Some(Relaxed { offset: 0.8 * lines.offset, ..lines }),
-            () if is(Fault::LowerLine) => Some(Relaxed { below: 1.2, ..lines }),
-            () if is(Fault::Inactive) => Some(Relaxed { above: 0.0, offset: 0.0, ..lines }),
+            () if is(Fault::UpperLine) => {
+                Some(ReluRelaxation { upper_intercept: 0.8 * right.upper_intercept, ..right })
+            }
+            () if is(Fault::LowerLine) => Some(ReluRelaxation { lower_slope: 1.2, ..right }),
+            () if is(Fault::Inactive) => Some(ReluRelaxation { upper_slope: 0.0, upper_intercept: 0.0, ..right }),
             () => None,
         }
     }

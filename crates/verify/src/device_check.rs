@@ -64,7 +64,7 @@ fn points(property: &Property, seed: u64) -> Vec<Vec<f32>> {
     }
     let count = POINTS / boxes.len().max(1);
     let of = |(n, ranges): &(usize, Vec<Interval>)| {
-        let mut points = attack::batch(&property.cases[*n], ranges, None, 1.0, count, &mut rng);
+        let mut points = attack::sample_points(&property.cases[*n], ranges, None, 1.0, count, &mut rng);
         points.truncate(count);
         points
     };

@@ -165,9 +165,10 @@ fn relaxed_values(steps: &Steps, bounds: &[Bounds<'_>], trace: &Trace, duals: &D
             Step::Univariate(x, _) => {
                 let a = trace.iter().find(|(step, _)| *step == id).map(|(_, a)| &a[..]);
                 let line = |(at, value): (usize, &f64)| {
-                    let lines = bounds[id].lines[at % numel.max(1)];
-                    let [slope, offset] = if a.is_none_or(|a| a[at] > 0.0) { lines.below } else { lines.above };
-                    slope * value + offset
+                    let relaxation = bounds[id].relaxations[at % numel.max(1)];
+                    let is_lower = a.is_none_or(|a| a[at] > 0.0);
+                    let [slope, intercept] = if is_lower { relaxation.lower } else { relaxation.upper };
+                    slope * value + intercept
                 };
                 values[*x].iter().enumerate().map(line).collect()
             }

@@ -1,4 +1,4 @@
-//! Bounds of functions of one element on an interval, and lines below and above them.
+//! Bounds and linear relaxations of functions of one element on an interval.
 //!
 //! A function is enclosed in cells of its interval. In a cell without a change of branch, its values follow from those at the ends and an
 //! enclosure of the derivative (mean value form; Neumaier, *Interval Methods for Systems of Equations*, 1990, section 2.3), whose error is
@@ -6,7 +6,7 @@
 
 use crate::interval::Interval;
 use crate::rounding::{Arithmetic, Rounding};
-use crate::univariate::{Line, Node, Operation, Univariate, Value};
+use crate::univariate::{LinearRelaxation, Node, Operation, Univariate, Value};
 
 /// Number of cells at first.
 const CELLS: usize = 16;
@@ -98,10 +98,10 @@ struct Enclosure<'f> {
 }
 
 impl Univariate {
-    /// Returns bounds of the values of an element on an interval, and lines below and above them.
-    pub fn enclose(&self, x: Interval, element: usize, arithmetic: Arithmetic) -> (Interval, Line) {
+    /// Returns bounds of the values of an element on an interval, and their linear relaxation.
+    pub fn enclose(&self, x: Interval, element: usize, arithmetic: Arithmetic) -> (Interval, LinearRelaxation) {
         if !x.is_finite() {
-            return (Interval::ENTIRE, Line::UNKNOWN);
+            return (Interval::ENTIRE, LinearRelaxation::UNKNOWN);
         }
         if x.is_point() {
             return self.at_point(x, element, arithmetic);
@@ -109,18 +109,18 @@ impl Univariate {
         Enclosure::new(self, x, element, arithmetic).bounds(x)
     }
 
-    /// Returns the value at a point, and as lines the tangent if there is one.
-    fn at_point(&self, x: Interval, element: usize, arithmetic: Arithmetic) -> (Interval, Line) {
+    /// Returns the value at a point, and as relaxation the tangent if there is one.
+    fn at_point(&self, x: Interval, element: usize, arithmetic: Arithmetic) -> (Interval, LinearRelaxation) {
         let value = self.evaluate(x, false, element, arithmetic, None, &mut Vec::with_capacity(self.nodes.len()));
         let bounds = value.computed();
         if !bounds.is_finite() {
-            return (Interval::ENTIRE, Line::UNKNOWN);
+            return (Interval::ENTIRE, LinearRelaxation::UNKNOWN);
         }
         let slope = if value.slope.is_finite() { 0.5 * (value.slope.lo + value.slope.hi) } else { 0.0 };
         let offset = bounds - Interval::point(slope) * x;
         match offset.is_finite() {
-            true => (bounds, Line { below: [slope, offset.lo], above: [slope, offset.hi] }),
-            false => (bounds, Line { below: [0.0, bounds.lo], above: [0.0, bounds.hi] }),
+            true => (bounds, LinearRelaxation { lower: [slope, offset.lo], upper: [slope, offset.hi] }),
+            false => (bounds, LinearRelaxation { lower: [0.0, bounds.lo], upper: [0.0, bounds.hi] }),
         }
     }
 }
@@ -258,18 +258,18 @@ impl Enclosure<'_> {
         x == ends(f64::min, |cell| cell.lo) || x == ends(f64::max, |cell| cell.hi)
     }
 
-    /// Returns the bounds and the lines.
-    fn bounds(&mut self, x: Interval) -> (Interval, Line) {
+    /// Returns the bounds and the linear relaxation.
+    fn bounds(&mut self, x: Interval) -> (Interval, LinearRelaxation) {
         let bounds = Interval { lo: self.least(0.0, false), hi: -self.least(0.0, true) };
         if !bounds.is_finite() {
-            return (Interval::ENTIRE, Line::UNKNOWN);
+            return (Interval::ENTIRE, LinearRelaxation::UNKNOWN);
         }
         self.samples.sort_by(|a, b| a.x.total_cmp(&b.x));
         let slopes = [self.slope(x, false), self.slope(x, true)];
-        let below = [slopes[0], self.least(slopes[0], false)];
-        let above = [slopes[1], -self.least(-slopes[1], true)];
+        let lower = [slopes[0], self.least(slopes[0], false)];
+        let upper = [slopes[1], -self.least(-slopes[1], true)];
         let or_constant = |line: [f64; 2], constant: f64| if line[1].is_finite() { line } else { [0.0, constant] };
-        (bounds, Line { below: or_constant(below, bounds.lo), above: or_constant(above, bounds.hi) })
+        (bounds, LinearRelaxation { lower: or_constant(lower, bounds.lo), upper: or_constant(upper, bounds.hi) })
     }
 
     /// Returns the slope of the convex hull of the function (or of the concave one) at the middle of the interval: the line below with the

@@ -28,7 +28,7 @@ use crate::{device_bounds, device_check};
 /// Maximum memory of waiting boxes in bytes.
 const MAX_BYTES: usize = 1 << 30;
 /// Divisors of the time limit for sampling, and for the comparison of outputs with their bounds.
-const SAMPLING: u32 = 10;
+const ATTACK: u32 = 10;
 const CONFIRMING: u32 = 20;
 /// Number of splits after which all bounds are recomputed.
 const REFRESH_EVERY: usize = 3;
@@ -126,21 +126,21 @@ pub fn verify_function(
     let report = |verdict, proven, boxes| {
         Ok(Report { verdict, progress: Progress { proven, boxes, seconds: started.elapsed().as_secs_f64() } })
     };
-    // Samples points for a part of the time.
-    let sample = |is_done: &dyn Fn() -> bool| -> Result<Option<Counterexample>> {
-        let is_over = || started.elapsed() >= limit / SAMPLING || is_done();
-        let found = attack::sample(function, &real, float.as_ref(), property, options.seed, &is_over)?;
+    // Searches for a part of the time limit.
+    let attack = |is_done: &dyn Fn() -> bool| -> Result<Option<Counterexample>> {
+        let is_over = || started.elapsed() >= limit / ATTACK || is_done();
+        let found = attack::search(function, &real, float.as_ref(), property, options.seed, &is_over)?;
         Ok(found.map(|(input, output)| Counterexample { input, output }))
     };
     if let Some(reason) = unprovable(&real, float.as_ref())? {
-        return report(sample(&|| false)?.map_or(Verdict::Undecided(reason), Verdict::Counterexample), 0.0, 0);
+        return report(attack(&|| false)?.map_or(Verdict::Undecided(reason), Verdict::Counterexample), 0.0, 0);
     }
     let search = Search::new(float.as_ref().unwrap_or(&real), &real, property);
     let threads = options.threads.or_else(|| std::thread::available_parallelism().ok().map(Into::into)).unwrap_or(1);
     let found = std::thread::scope(|scope| {
         (0..threads.max(1)).for_each(|_| drop(scope.spawn(|| search.work())));
         // Beside the first boxes, which often suffice for a proof.
-        let found = sample(&|| search.state().is_done()).and_then(|sampled| match sampled {
+        let found = attack(&|| search.state().is_done()).and_then(|found| match found {
             Some(counterexample) => Ok(Some(counterexample)),
             None => search.supervise(function, &remaining, &mut |proven, boxes| {
                 progress(Progress { proven, boxes, seconds: started.elapsed().as_secs_f64() });
@@ -214,8 +214,8 @@ pub fn check(
     }
     let is_finite = output.iter().all(|y| y.is_finite());
     let is_violated = property.cases.iter().any(|case| {
-        attack::is_computed(property, case, input, &output)
-            && ((property.requires_finite && !is_finite) || attack::is_real(&real, case, input))
+        attack::satisfies_in_f32(property, case, input, &output)
+            && ((property.requires_finite && !is_finite) || attack::satisfies_in_reals(&real, case, input))
     });
     Ok(is_violated.then(|| Counterexample { input: input.to_vec(), output }))
 }
@@ -319,7 +319,7 @@ impl<'a> Search<'a> {
             };
             for (case, input) in candidates {
                 let output = function.output(&input)?;
-                if attack::is_computed(self.property, &self.property.cases[case], &input, &output) {
+                if attack::satisfies_in_f32(self.property, &self.property.cases[case], &input, &output) {
                     return Ok(Some(Counterexample { input, output }));
                 }
             }
@@ -464,7 +464,7 @@ impl<'a> Search<'a> {
                 Decision::Excluded => continue,
                 Decision::Point(found) if point.is_none() => {
                     let found = attack::point_of(case, found.into_iter());
-                    let found = found.filter(|found| attack::is_real(self.real, case, found));
+                    let found = found.filter(|found| attack::satisfies_in_reals(self.real, case, found));
                     point = found.map(|found| (one.case, found));
                 }
                 Decision::Point(_) | Decision::Unsolved => {}
@@ -539,7 +539,7 @@ impl<'a> Search<'a> {
             let points = [attack::point_of(case, center), attack::point_of(case, corner)];
             let points: Vec<Vec<f32>> = points.into_iter().flatten().collect();
             let start = points.first().filter(|_| is_descending).cloned();
-            let real = points.into_iter().find(|point| attack::is_real(self.real, case, point));
+            let real = points.into_iter().find(|point| attack::satisfies_in_reals(self.real, case, point));
             let found = real.or_else(|| {
                 let whole: Vec<Interval> = case.ranges.iter().map(|range| range.outer()).collect();
                 attack::descend(self.real, case, if is_local { &open.input } else { &whole }, &start?, true)

@@ -47,18 +47,18 @@ pub enum Operation {
     Cast,
 }
 
-/// Lines below and above a function, each a slope and an offset: `below[0]`·x + `below[1]` ≤ f(x) ≤ `above[0]`·x + `above[1]`.
+/// Linear relaxation of a function on an interval: `lower[0]`·x + `lower[1]` ≤ f(x) ≤ `upper[0]`·x + `upper[1]`.
 #[derive(Clone, Copy, Debug)]
-pub struct Line {
-    /// The lower line.
-    pub below: [f64; 2],
-    /// The upper line.
-    pub above: [f64; 2],
+pub struct LinearRelaxation {
+    /// Slope and intercept of the lower line.
+    pub lower: [f64; 2],
+    /// Slope and intercept of the upper line.
+    pub upper: [f64; 2],
 }
 
-impl Line {
-    /// Lines of an unknown function.
-    pub(crate) const UNKNOWN: Line = Line { below: [f64::NAN; 2], above: [f64::NAN; 2] };
+impl LinearRelaxation {
+    /// Relaxation of an unknown function: NaN.
+    pub(crate) const UNKNOWN: LinearRelaxation = LinearRelaxation { lower: [f64::NAN; 2], upper: [f64::NAN; 2] };
 }
 
 /// The values of a node on a cell.

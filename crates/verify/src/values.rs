@@ -18,7 +18,7 @@ use crate::lanes;
 use crate::rounding::relu;
 pub use crate::rounding::{Arithmetic, Rounding};
 use crate::steps::{Entry, Matrix, Sizes, Step, StepId, Steps, ZERO};
-use crate::univariate::{Line, Univariate};
+use crate::univariate::{LinearRelaxation, Univariate};
 
 /// Bounds of a step.
 #[derive(Clone, Debug)]
@@ -28,8 +28,8 @@ pub struct Bounds<'a> {
     /// For each element of a linear step, a bound of its rounding error plus the error per unit of coefficient that backward propagation
     /// through it makes in f64.
     pub slack: Vec<f64>,
-    /// For each element of a [`Step::Univariate`], lines as functions of its operand.
-    pub lines: Vec<Line>,
+    /// Linear relaxation of each element of a [`Step::Univariate`] in its operand.
+    pub relaxations: Vec<LinearRelaxation>,
 }
 
 /// Relative rounding error of f64 with a safety margin: eight units.
@@ -52,7 +52,7 @@ pub fn forward<'a>(steps: &'a Steps, input: &[Interval]) -> Vec<Bounds<'a>> {
 
 /// Returns bounds of a step from those of earlier steps.
 pub fn step<'a>(entry: &'a Entry, bounds: &[Bounds<'a>], input: &[Interval], arithmetic: Arithmetic) -> Bounds<'a> {
-    let known = |values: Cow<'a, [Interval]>| Bounds { elements: values, slack: Vec::new(), lines: Vec::new() };
+    let known = |values: Cow<'a, [Interval]>| Bounds { elements: values, slack: Vec::new(), relaxations: Vec::new() };
     match &entry.step {
         Step::Input => {
             let rounding = Rounding { arithmetic, dtype: entry.dtype };
@@ -61,8 +61,8 @@ pub fn step<'a>(entry: &'a Entry, bounds: &[Bounds<'a>], input: &[Interval], ari
         Step::Constant(values) => known(Cow::Borrowed(values)),
         Step::Unknown => known(vec![Interval::ENTIRE; entry.numel].into()),
         Step::Univariate(x, function) => {
-            let (elements, lines) = univariate(function, &bounds[*x].elements, arithmetic);
-            Bounds { elements: elements.into(), slack: Vec::new(), lines }
+            let (elements, relaxations) = univariate(function, &bounds[*x].elements, arithmetic);
+            Bounds { elements: elements.into(), slack: Vec::new(), relaxations }
         }
         computed => {
             let x = |id: StepId| &bounds[id].elements[..];
@@ -70,7 +70,7 @@ pub fn step<'a>(entry: &'a Entry, bounds: &[Bounds<'a>], input: &[Interval], ari
             let (mut elements, slack) = evaluate(computed, entry, &x, arithmetic);
             #[cfg(test)]
             crate::fault::narrow(entry, &mut elements);
-            Bounds { elements: elements.into(), slack, lines: Vec::new() }
+            Bounds { elements: elements.into(), slack, relaxations: Vec::new() }
         }
     }
 }
@@ -106,8 +106,8 @@ pub fn use_one_thread() {
     IS_WORKER.set(true);
 }
 
-fn univariate(function: &Univariate, x: &[Interval], arithmetic: Arithmetic) -> (Vec<Interval>, Vec<Line>) {
-    let enclose = |range: &Range<usize>| -> Vec<(Interval, Line)> {
+fn univariate(function: &Univariate, x: &[Interval], arithmetic: Arithmetic) -> (Vec<Interval>, Vec<LinearRelaxation>) {
+    let enclose = |range: &Range<usize>| -> Vec<(Interval, LinearRelaxation)> {
         range.clone().map(|at| function.enclose(x[at], at, arithmetic)).collect()
     };
     if IS_WORKER.get() || x.len() < 2 * PARALLEL {
@@ -232,11 +232,14 @@ fn linear(x: &[Interval], matrix: &Matrix, rounding: Rounding) -> (Vec<Interval>
     let mut elements = Vec::with_capacity(batch * m * n);
     let mut slacks = Vec::with_capacity(batch * m * n);
     for row in 0..batch * m {
-        let line = row * k..(row + 1) * k;
+        let at = row * k..(row + 1) * k;
         let flushed =
-            if matrix.flushed > 0.0 { matrix.flushed * magnitudes[line.clone()].iter().sum::<f64>() } else { 0.0 };
-        let [center, radius, magnitude] =
-            lanes::spread([&centers[line.clone()], &radii[line.clone()], &magnitudes[line]], &matrix.forward, row / m);
+            if matrix.flushed > 0.0 { matrix.flushed * magnitudes[at.clone()].iter().sum::<f64>() } else { 0.0 };
+        let [center, radius, magnitude] = lanes::multiply_interval(
+            [&centers[at.clone()], &radii[at.clone()], &magnitudes[at]],
+            &matrix.forward,
+            row / m,
+        );
         for column in 0..n {
             let magnitude = magnitude[column];
             let reach = radius[column] + slack(magnitude, k, 2.0 * flushed);

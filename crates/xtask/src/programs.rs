@@ -17,15 +17,15 @@ pub struct Program {
 }
 
 /// Result of a program.
-pub struct End {
+pub struct ProgramResult {
     /// Name of the [`Program`].
     pub name: String,
     /// All its output, in order.
     pub lines: Vec<String>,
     /// True if it succeeded; an error if it could not run.
-    pub result: Result<bool, String>,
-    /// Duration.
-    pub took: Duration,
+    pub succeeded: Result<bool, String>,
+    /// Wall-clock time.
+    pub duration: Duration,
 }
 
 /// Builds all test programs of the workspace and returns those that `wanted` accepts by name. Integration tests are one program for each
@@ -37,11 +37,11 @@ pub fn built(repo: &Repo, wanted: impl Fn(&str) -> bool) -> Result<Vec<Program>,
     let arguments = ["test", "--workspace", "--no-run", "--message-format=json-render-diagnostics"];
     let mut artifacts = Vec::new();
     let succeeded = stream(&mut cargo(repo, &arguments), |line| {
-        let ours = line.starts_with('{');
-        if ours {
+        let is_message = line.starts_with('{');
+        if is_message {
             artifacts.push(line.to_string());
         }
-        !ours
+        !is_message
     })?;
     if !succeeded {
         return Err("the tests do not compile".to_string());
@@ -57,10 +57,10 @@ pub fn built(repo: &Repo, wanted: impl Fn(&str) -> bool) -> Result<Vec<Program>,
     Ok(programs)
 }
 
-/// Modules that take longest. They start first, so that the others run beside them.
+/// Modules that take longest. They start first, so that no core waits for them at the end.
 const LONGEST: &[&str] = &["crates/tensor/tests/it/ops", "crates/runtime/tests/it/random_kernels"];
 
-/// The position in [`LONGEST`]; its length for other programs.
+/// Returns the position in [`LONGEST`], or its length for other programs.
 fn rank(program: &Program) -> usize {
     LONGEST.iter().position(|name| *name == program.name).unwrap_or(LONGEST.len())
 }
@@ -104,7 +104,7 @@ pub fn documentation(repo: &Repo) -> Program {
     Program { name: "documentation".to_string(), command }
 }
 
-/// The program of one line that cargo wrote, if it is a test.
+/// Returns the program of one of cargo's JSON messages; `None` if it is not about a test program.
 fn program(repo: &Repo, artifact: &str, libraries: &str) -> Option<Program> {
     let is_test = artifact.split_once("\"profile\":")?.1.split_once('}')?.0.contains("\"test\":true");
     let (executable, source) = (field(artifact, "executable")?, field(artifact, "src_path")?);
@@ -133,11 +133,11 @@ fn field<'a>(message: &'a str, name: &str) -> Option<&'a str> {
     after.split_once('"').map(|(text, _)| text)
 }
 
-/// Runs the programs in their order on all cores, each after `prepare`; calls `ended` with each result.
-pub fn run(programs: Vec<Program>, prepare: impl Fn(&mut Command) + Sync, mut ended: impl FnMut(End)) {
+/// Runs the programs in their order on all cores, each after `prepare`; calls `on_result` with each result.
+pub fn run(programs: Vec<Program>, prepare: impl Fn(&mut Command) + Sync, mut on_result: impl FnMut(ProgramResult)) {
     let workers = thread::available_parallelism().map_or(1, usize::from).min(programs.len());
     let waiting = Mutex::new(programs.into_iter());
-    let (sender, ends) = mpsc::channel();
+    let (sender, results) = mpsc::channel();
     thread::scope(|scope| {
         for _ in 0..workers {
             let (sender, waiting, prepare) = (sender.clone(), &waiting, &prepare);
@@ -147,19 +147,19 @@ pub fn run(programs: Vec<Program>, prepare: impl Fn(&mut Command) + Sync, mut en
                 {
                     prepare(&mut command);
                     let (started, mut lines) = (Instant::now(), Vec::new());
-                    let result = stream(&mut command, |line| {
+                    let succeeded = stream(&mut command, |line| {
                         lines.push(line.to_string());
                         false
                     });
-                    let end = End { name, lines, result, took: started.elapsed() };
-                    if sender.send(end).is_err() {
+                    let result = ProgramResult { name, lines, succeeded, duration: started.elapsed() };
+                    if sender.send(result).is_err() {
                         return;
                     }
                 }
             });
         }
         drop(sender);
-        ends.into_iter().for_each(&mut ended);
+        results.into_iter().for_each(&mut on_result);
     });
 }
 
@@ -225,7 +225,7 @@ mod tests {
         let prepare = |command: &mut Command| {
             command.env("WORD", "one");
         };
-        run(programs, prepare, |end| ends.push((end.name, end.lines, end.result)));
+        run(programs, prepare, |end| ends.push((end.name, end.lines, end.succeeded)));
         ends.sort();
         let line = |text: &str| text.to_string();
         assert_eq!(ends[0], (line("a"), vec![line("one"), line("2")], Ok(true)));

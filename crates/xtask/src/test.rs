@@ -22,38 +22,36 @@ struct Stage {
     name: &'static str,
     /// The lowest tier that includes it.
     from: Tier,
-    /// Returns true if the repository contains what the stage checks; otherwise the stage is not listed.
-    applies: fn(&Repo) -> bool,
     run: fn(&mut Run) -> Outcome,
 }
 
 const STAGES: &[Stage] = &[
-    Stage { name: "install", from: Tier::Quick, applies: always, run: install_tools },
-    Stage { name: "format", from: Tier::Quick, applies: always, run: format },
-    Stage { name: "lint", from: Tier::Quick, applies: always, run: lint },
-    Stage { name: "tidy", from: Tier::Quick, applies: always, run: tidy },
-    Stage { name: "tests", from: Tier::Quick, applies: always, run: tests },
-    Stage { name: "no OpenCL and no Vulkan", from: Tier::Default, applies: knows_no_opencl, run: no_opencl },
-    Stage { name: "docs", from: Tier::Default, applies: always, run: docs },
-    Stage { name: "features", from: Tier::Default, applies: always, run: features },
-    Stage { name: "browser", from: Tier::Default, applies: always, run: browser },
-    Stage { name: "undefined behavior", from: Tier::Full, applies: always, run: miri },
-    Stage { name: "addresses", from: Tier::Full, applies: always, run: addresses },
-    Stage { name: "other targets", from: Tier::Default, applies: always, run: other_targets },
+    Stage { name: "install", from: Tier::Quick, run: install_tools },
+    Stage { name: "format", from: Tier::Quick, run: format },
+    Stage { name: "lint", from: Tier::Quick, run: lint },
+    Stage { name: "tidy", from: Tier::Quick, run: tidy },
+    Stage { name: "tests", from: Tier::Quick, run: tests },
+    Stage { name: "no OpenCL and no Vulkan", from: Tier::Default, run: no_opencl },
+    Stage { name: "docs", from: Tier::Default, run: docs },
+    Stage { name: "features", from: Tier::Default, run: features },
+    Stage { name: "browser", from: Tier::Default, run: browser },
+    Stage { name: "undefined behavior", from: Tier::Full, run: miri },
+    Stage { name: "addresses", from: Tier::Full, run: address_sanitizer },
+    Stage { name: "other targets", from: Tier::Default, run: other_targets },
 ];
 
-/// Modules of tests of the CPU that Miri gets through in minutes: those of the vector machine take hours.
+/// Test modules of `panoply-host` that run in minutes under Miri; the vector machine (`panoply-cpu`) would take hours.
 const MIRI_TESTS: &[&str] = &["pool::"];
 
-/// Makes the runtime's tests expect a machine without OpenCL.
+/// Environment variable with which the runtime's tests expect a machine without OpenCL.
 const NO_OPENCL: &str = "PANOPLY_TEST_NO_OPENCL";
-/// Makes them expect a machine without Vulkan.
+/// Environment variable with which they expect a machine without Vulkan.
 const NO_VULKAN: &str = "PANOPLY_TEST_NO_VULKAN";
 /// Loader libraries of OpenCL and Vulkan.
 const LOADERS: [&str; 2] = ["libOpenCL.so.1", "libvulkan.so.1"];
 
-/// Modules of tests that the inner loop does without: they wait for compilers, train until something is learned, or take long for what
-/// few changes touch.
+/// Test modules that `--quick` leaves out: they wait for compilers, train until a network has learned, or take long and concern code that
+/// changes rarely.
 const SLOW: [&str; 19] = [
     "crates/cli/tests/it/regression_and_text",
     "crates/cli/tests/it/mesh",
@@ -100,12 +98,12 @@ struct Run<'a> {
 pub fn run(repo: &Repo, tier: Tier) -> bool {
     let started = Instant::now();
     let mut run = Run { repo, tier, tally: Tally::default(), durations: Vec::new() };
-    let mut ends = Vec::new();
-    for stage in STAGES.iter().filter(|stage| stage.from <= tier && (stage.applies)(repo)) {
+    let mut results = Vec::new();
+    for stage in STAGES.iter().filter(|stage| stage.from <= tier) {
         println!("\n── {} ──", stage.name);
         let stage_started = Instant::now();
         let outcome = (stage.run)(&mut run);
-        ends.push((stage.name, outcome, stage_started.elapsed()));
+        results.push((stage.name, outcome, stage_started.elapsed()));
     }
     // A quick run leaves out devices.
     if tier > Tier::Quick
@@ -113,20 +111,20 @@ pub fn run(repo: &Repo, tier: Tier) -> bool {
     {
         println!("cannot store the tested devices: {error}");
     }
-    summary(&ends, &run, started.elapsed());
-    ends.iter().all(|(_, outcome, _)| *outcome != Outcome::Failed)
+    summary(&results, &run, started.elapsed());
+    results.iter().all(|(_, outcome, _)| *outcome != Outcome::Failed)
 }
 
-fn summary(ends: &[(&str, Outcome, Duration)], run: &Run<'_>, total: Duration) {
+fn summary(results: &[(&str, Outcome, Duration)], run: &Run<'_>, total: Duration) {
     let tally = &run.tally;
     println!("\n── summary ──");
-    for (name, outcome, took) in ends {
+    for (name, outcome, duration) in results {
         let word = match outcome {
             Outcome::Passed => "ok",
             Outcome::Failed => "FAILED",
             Outcome::Skipped => "skipped",
         };
-        println!("{name:<18} {word:<8} {:>7.1} s", took.as_secs_f64());
+        println!("{name:<18} {word:<8} {:>7.1} s", duration.as_secs_f64());
     }
     println!("{:<18} {:<8} {:>7.1} s", "all", "", total.as_secs_f64());
     let mut longest: Vec<_> = run.durations.iter().collect();
@@ -137,7 +135,8 @@ fn summary(ends: &[(&str, Outcome, Duration)], run: &Run<'_>, total: Duration) {
     for line in tally.skipped.iter().chain(&tally.failures) {
         println!("{line}");
     }
-    let failed: Vec<&str> = ends.iter().filter(|end| end.1 == Outcome::Failed).map(|end| end.0).collect();
+    let failed: Vec<&str> =
+        results.iter().filter(|(_, outcome, _)| *outcome == Outcome::Failed).map(|(name, ..)| *name).collect();
     if !failed.is_empty() {
         println!("FAILED: {}", failed.join(", "));
     }
@@ -165,16 +164,16 @@ impl Run<'_> {
     /// Runs test programs; shows their output and counts their tests as each ends.
     fn programs(&mut self, programs: Result<Vec<Program>, String>, prepare: impl Fn(&mut Command) + Sync) -> Outcome {
         let (mut outcome, tally, durations) = (Outcome::Passed, &mut self.tally, &mut self.durations);
-        let ended = |end: programs::End| {
-            println!("{} ({:.1} s)", end.name, end.took.as_secs_f64());
-            durations.push((end.name.clone(), end.took));
+        let on_result = |result: programs::ProgramResult| {
+            println!("{} ({:.1} s)", result.name, result.duration.as_secs_f64());
+            durations.push((result.name.clone(), result.duration));
             let failed_before = tally.failed;
-            end.lines.iter().filter(|line| tally.watch(line)).for_each(|line| println!("{line}"));
-            if finish(end.result) == Outcome::Failed {
+            result.lines.iter().filter(|line| tally.watch(line)).for_each(|line| println!("{line}"));
+            if finish(result.succeeded) == Outcome::Failed {
                 outcome = Outcome::Failed;
                 // A program that crashed, even after its tests, has no line of results that reports it.
                 if tally.failed == failed_before {
-                    let line = format!("FAILED: {} ended without success", end.name);
+                    let line = format!("FAILED: {} ended without success", result.name);
                     println!("{line}");
                     tally.failures.push(line);
                     tally.failed += 1;
@@ -182,7 +181,7 @@ impl Run<'_> {
             }
         };
         match programs {
-            Ok(programs) => programs::run(programs, prepare, ended),
+            Ok(programs) => programs::run(programs, prepare, on_result),
             Err(why) => {
                 self.tally.failed += 1;
                 return finish(Err(why));
@@ -222,10 +221,6 @@ fn worst(outcomes: impl IntoIterator<Item = Outcome>) -> Outcome {
         (Outcome::Passed, _) | (_, Outcome::Passed) => Outcome::Passed,
         (Outcome::Skipped, Outcome::Skipped) => Outcome::Skipped,
     })
-}
-
-fn always(_: &Repo) -> bool {
-    true
 }
 
 fn install_tools(run: &mut Run) -> Outcome {
@@ -281,11 +276,6 @@ fn tests(run: &mut Run) -> Outcome {
     })
 }
 
-fn knows_no_opencl(repo: &Repo) -> bool {
-    tidy::read(&repo.root.join("crates").join("runtime"))
-        .is_ok_and(|sources| sources.iter().any(|source| source.text.contains(NO_OPENCL)))
-}
-
 fn no_opencl(run: &mut Run) -> Outcome {
     // Files that are not libraries but have the names of the loaders precede the real ones.
     let hiding = run.repo.root.join("target").join("no-loaders");
@@ -310,9 +300,9 @@ fn docs(run: &mut Run) -> Outcome {
 fn features(run: &mut Run) -> Outcome {
     let findings = [features::findings(run.repo), features::pulled_in(run.repo)].concat();
     findings.iter().for_each(|finding| println!("{finding}"));
-    let chore = if run.has("clippy") { "clippy" } else { "check" };
-    let deny: &[&str] = if chore == "clippy" { &["--", "-D", "warnings"] } else { &[] };
-    let bare = [chore, "--package", "panoply", "--no-default-features"];
+    let subcommand = if run.has("clippy") { "clippy" } else { "check" };
+    let deny: &[&str] = if subcommand == "clippy" { &["--", "-D", "warnings"] } else { &[] };
+    let bare = [subcommand, "--package", "panoply", "--no-default-features"];
     let mut outcomes = vec![if findings.is_empty() { Outcome::Passed } else { Outcome::Failed }];
     outcomes.push(run.step(&mut cargo(run.repo, &[&bare[..], deny].concat())));
     if run.tier == Tier::Full {
@@ -333,13 +323,13 @@ fn miri(run: &mut Run) -> Outcome {
     let mut tests = on_nightly(run, "miri");
     tests.args(["cargo", "miri", "test", "--package", "panoply-host"]);
     tests.args(["--test", "it", "--"]).args(MIRI_TESTS);
-    // Addresses pass through the vector machine's registers as numbers.
+    // The vector machine's registers hold addresses as integers.
     run.tests(tests.env("MIRIFLAGS", "-Zmiri-disable-isolation -Zmiri-permissive-provenance"))
 }
 
 /// Runs the loops of the vector machine and the routines under AddressSanitizer, with every instruction set of this machine. Miri, which
 /// detects more, would take days.
-fn addresses(run: &mut Run) -> Outcome {
+fn address_sanitizer(run: &mut Run) -> Outcome {
     let host = quiet(command(run.repo, "rustc").arg("-vV"));
     let host = host.map(|text| text.lines().find_map(|line| line.strip_prefix("host: ")).unwrap_or("").to_string());
     let host = match nightly(run, "rust-src").and(host) {
@@ -384,15 +374,15 @@ fn browser(run: &mut Run) -> Outcome {
     }
     match web::check(run.repo) {
         Ok(verdict) => {
-            println!("{}: {}", verdict.device, verdict.words);
+            println!("{}: {}", verdict.device, verdict.summary);
             if verdict.passed {
                 run.tally.watch(&format!("TESTED webgpu | {}", verdict.device));
                 return Outcome::Passed;
             }
             Outcome::Failed
         }
-        Err(web::Silence::Absent(why)) => run.skip("WebGPU", &why),
-        Err(web::Silence::Wrong(why)) => {
+        Err(web::PageError::Unavailable(why)) => run.skip("WebGPU", &why),
+        Err(web::PageError::Failed(why)) => {
             println!("{why}");
             Outcome::Failed
         }
@@ -400,12 +390,12 @@ fn browser(run: &mut Run) -> Outcome {
 }
 
 fn other_targets(run: &mut Run) -> Outcome {
-    let chore = if run.has("clippy") { "clippy" } else { "check" };
+    let subcommand = if run.has("clippy") { "clippy" } else { "check" };
     let (tier, mut outcomes) = (run.tier, Vec::new());
     for target in TARGETS.iter().filter(|target| target.from <= tier) {
         println!("target {}", target.triple);
         outcomes.push(match target.add(run.repo) {
-            Ok(()) => run.step(&mut cargo(run.repo, &target.arguments(chore))),
+            Ok(()) => run.step(&mut cargo(run.repo, &target.arguments(subcommand))),
             Err(why) => run.skip(&format!("compiling for {}", target.triple), &why),
         });
     }

@@ -1,7 +1,8 @@
-//! `cargo xtask vnn --data DIR`: runs `panoply verify` on the instances in a folder and compares the verdicts with the expected ones.
+//! `cargo xtask vnn --data DIR`: runs `panoply verify` on a benchmark of VNN-COMP, the competition of neural network verifiers, and
+//! compares the verdicts with the expected ones.
 //!
-//! The folder contains networks, properties, `instances.csv` with rows `NETWORK,PROPERTY,SECONDS` and, if verdicts are known,
-//! `expected.csv` with rows `NETWORK,PROPERTY,sat` or `unsat`. It is not part of the repository.
+//! The folder contains networks (ONNX), properties (VNN-LIB), `instances.csv` with rows `NETWORK,PROPERTY,SECONDS` and, if verdicts are
+//! known, `expected.csv` with rows `NETWORK,PROPERTY,sat` or `unsat`. It is not part of the repository.
 
 use crate::repo::Repo;
 use crate::shell::{cargo, command};
@@ -10,9 +11,10 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Instant;
 
-/// Runs all instances with the time limit of the row or of `limit`; returns false if a verdict is wrong.
+/// Runs all instances with `limit` seconds each, by default the time limit of the row; returns false if a verdict is wrong or an instance
+/// cannot be run.
 pub fn run(repo: &Repo, data: &str, limit: Option<&str>) -> bool {
-    match instances(repo, Path::new(data), limit) {
+    match count_wrong(repo, Path::new(data), limit) {
         Ok(wrong) => wrong == 0,
         Err(message) => {
             println!("vnn: {message}");
@@ -21,12 +23,14 @@ pub fn run(repo: &Repo, data: &str, limit: Option<&str>) -> bool {
     }
 }
 
+/// Returns the columns of each line of a CSV file without quotes.
 fn rows(path: &Path) -> Result<Vec<Vec<String>>, String> {
     let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
     Ok(text.lines().map(|line| line.trim().split(',').map(str::to_string).collect()).collect())
 }
 
-fn instances(repo: &Repo, data: &Path, limit: Option<&str>) -> Result<usize, String> {
+/// Runs all instances and returns the number of wrong verdicts.
+fn count_wrong(repo: &Repo, data: &Path, limit: Option<&str>) -> Result<usize, String> {
     let built = cargo(repo, &["build", "--release", "--package", "panoply-cli"]).status();
     if !built.is_ok_and(|status| status.success()) {
         return Err("the command does not build".to_string());
@@ -48,18 +52,19 @@ fn instances(repo: &Repo, data: &Path, limit: Option<&str>) -> Result<usize, Str
         verify.arg("verify").arg(data.join(&network)).arg(data.join(&property));
         verify.args(["--device", "cpu", "--seconds", limit.unwrap_or(&seconds)]);
         let status = verify.stdout(Stdio::null()).stderr(Stdio::null()).status().map_err(|error| error.to_string())?;
+        // The exit codes of `panoply verify`.
         let verdict = match status.code() {
             Some(0) => "unsat",
             Some(5) => "sat",
             Some(4) => "undecided",
             _ => "failed",
         };
-        let want = expected.get(&(network.clone(), property.clone())).map_or("", String::as_str);
+        let expected_verdict = expected.get(&(network.clone(), property.clone())).map_or("", String::as_str);
         let is_decided = verdict == "sat" || verdict == "unsat";
-        let is_wrong = is_decided && matches!(want, "sat" | "unsat") && want != verdict;
+        let is_wrong = is_decided && matches!(expected_verdict, "sat" | "unsat") && expected_verdict != verdict;
         (solved, wrong, count) =
             (solved + usize::from(is_decided && !is_wrong), wrong + usize::from(is_wrong), count + 1);
-        // An instance that is not solved counts with the time limit of the set.
+        // An instance that is not solved counts with the time limit of its row.
         let elapsed = started.elapsed().as_secs_f64();
         total += if is_decided && !is_wrong { elapsed } else { seconds.parse().unwrap_or(elapsed) };
         let mark = if is_wrong { " WRONG" } else { "" };

@@ -16,31 +16,31 @@ use std::time::{Duration, Instant};
 
 const TRIPLE: &str = "wasm32-unknown-unknown";
 /// Time limit of the page.
-const PATIENCE: Duration = Duration::from_secs(300);
+const PAGE_TIMEOUT: Duration = Duration::from_secs(300);
 /// Time limit for the end of Chromium and for reading a request.
-const COURTESY: Duration = Duration::from_secs(5);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 /// Polling interval.
-const BLINK: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Text of the page if the browser has no GPU for it.
 const NO_GPU: &str = "the browser gives this page no GPU";
 /// Maximum size of a request in bytes.
-const MAX_BYTES: u64 = 1 << 20;
+const MAX_REQUEST_BYTES: u64 = 1 << 20;
 
 /// Result of the page.
 pub struct PageReport {
     /// Device on which it ran.
     pub device: String,
     /// Number of passed kernels, as text.
-    pub words: String,
+    pub summary: String,
     pub passed: bool,
 }
 
-/// Reason for a missing result.
-pub enum Silence {
+/// Reason why the page has no result.
+pub enum PageError {
     /// Chromium is not available, or has no GPU for the page, not even SwiftShader.
-    Absent(String),
+    Unavailable(String),
     /// The page or the test failed.
-    Wrong(String),
+    Failed(String),
 }
 
 /// Builds the page and serves it until it is stopped.
@@ -56,31 +56,32 @@ pub fn run(repo: &Repo) -> bool {
 
 /// Prints the result of the page in Chromium.
 pub fn run_check(repo: &Repo) -> bool {
-    let verdict = check(repo).inspect_err(|(Silence::Absent(why) | Silence::Wrong(why))| println!("web: {why}"));
+    let verdict =
+        check(repo).inspect_err(|(PageError::Unavailable(why) | PageError::Failed(why))| println!("web: {why}"));
     verdict.is_ok_and(|verdict| {
-        println!("{}: {}", verdict.device, verdict.words);
+        println!("{}: {}", verdict.device, verdict.summary);
         verdict.passed
     })
 }
 
 /// Builds the page, opens it in Chromium and waits for its result.
-pub fn check(repo: &Repo) -> Result<PageReport, Silence> {
-    let folder = build(repo).map_err(Silence::Wrong)?;
+pub fn check(repo: &Repo) -> Result<PageReport, PageError> {
+    let folder = build(repo).map_err(PageError::Failed)?;
     let (profile, log) = (folder.with_extension("profile"), folder.with_extension("log"));
-    let listener = listen().map_err(Silence::Wrong)?;
-    let address = format!("{}?report", address(&listener).map_err(Silence::Wrong)?);
+    let listener = listen().map_err(PageError::Failed)?;
+    let address = format!("{}?report", address(&listener).map_err(PageError::Failed)?);
     let (report, reported) = mpsc::channel();
     std::thread::spawn(move || serve(&listener, &folder, &report));
     // A profile locked by another run, possibly on another host, keeps Chromium from starting.
     let _ = std::fs::remove_dir_all(&profile);
     let body = std::fs::create_dir_all(&profile)
-        .map_err(|error| Silence::Wrong(format!("{}: {error}", profile.display())))
+        .map_err(|error| PageError::Failed(format!("{}: {error}", profile.display())))
         .and_then(|()| visit(repo, &address, &profile, &log, &reported));
     let _ = std::fs::remove_dir_all(&profile);
     let body = body?;
-    let verdict = read(&body).ok_or_else(|| Silence::Wrong(format!("the page has no verdict: {body}")))?;
-    match verdict.words.contains(NO_GPU) {
-        true => Err(Silence::Absent(verdict.words)),
+    let verdict = read(&body).ok_or_else(|| PageError::Failed(format!("the page has no verdict: {body}")))?;
+    match verdict.summary.contains(NO_GPU) {
+        true => Err(PageError::Unavailable(verdict.summary)),
         false => Ok(verdict),
     }
 }
@@ -92,8 +93,8 @@ fn visit(
     profile: &Path,
     log: &Path,
     reported: &mpsc::Receiver<String>,
-) -> Result<String, Silence> {
-    let file = std::fs::File::create(log).map_err(|error| Silence::Wrong(format!("{}: {error}", log.display())))?;
+) -> Result<String, PageError> {
+    let file = std::fs::File::create(log).map_err(|error| PageError::Failed(format!("{}: {error}", log.display())))?;
     let mut chromium = command(repo, "chromium");
     chromium.args(["--headless=new", "--enable-unsafe-webgpu", "--no-first-run"]);
     chromium.arg(format!("--user-data-dir={}", profile.display())).env("TMPDIR", profile);
@@ -102,37 +103,37 @@ fn visit(
         chromium.arg("--no-sandbox");
     }
     chromium.arg(address).stdout(Stdio::null()).stderr(file);
-    let mut chromium = chromium.spawn().map_err(|error| Silence::Absent(format!("chromium: {error}")))?;
-    let body = awaited(&mut chromium, reported, PATIENCE);
+    let mut chromium = chromium.spawn().map_err(|error| PageError::Unavailable(format!("chromium: {error}")))?;
+    let body = awaited(&mut chromium, reported, PAGE_TIMEOUT);
     // The browser would stay open.
     end(repo, &mut chromium);
     let with_log = |why: String| format!("{why}; {}: {}", log.display(), last_line(log));
-    body.map_err(|silence| match silence {
-        Silence::Absent(why) => Silence::Absent(with_log(why)),
-        Silence::Wrong(why) => Silence::Wrong(with_log(why)),
+    body.map_err(|error| match error {
+        PageError::Unavailable(why) => PageError::Unavailable(with_log(why)),
+        PageError::Failed(why) => PageError::Failed(with_log(why)),
     })
 }
 
 /// Returns what the page posts before the browser ends or the time limit is reached.
-fn awaited(browser: &mut Child, reported: &mpsc::Receiver<String>, patience: Duration) -> Result<String, Silence> {
+fn awaited(browser: &mut Child, reported: &mpsc::Receiver<String>, timeout: Duration) -> Result<String, PageError> {
     let start = Instant::now();
-    while start.elapsed() < patience {
-        if let Ok(body) = reported.recv_timeout(BLINK) {
+    while start.elapsed() < timeout {
+        if let Ok(body) = reported.recv_timeout(POLL_INTERVAL) {
             return Ok(body);
         }
         if let Ok(Some(status)) = browser.try_wait() {
-            return Err(Silence::Absent(format!("chromium ended ({status})")));
+            return Err(PageError::Unavailable(format!("chromium ended ({status})")));
         }
     }
-    Err(Silence::Wrong(format!("the page did not end within {} s", patience.as_secs())))
+    Err(PageError::Failed(format!("the page did not end within {} s", timeout.as_secs())))
 }
 
 /// Ends a browser with SIGTERM, so that it can clean up, and kills it if it does not end.
 fn end(repo: &Repo, browser: &mut Child) {
     let start = Instant::now();
     let asked = quiet(command(repo, "kill").arg(browser.id().to_string())).is_ok();
-    while asked && start.elapsed() < COURTESY && matches!(browser.try_wait(), Ok(None)) {
-        std::thread::sleep(BLINK);
+    while asked && start.elapsed() < SHUTDOWN_TIMEOUT && matches!(browser.try_wait(), Ok(None)) {
+        std::thread::sleep(POLL_INTERVAL);
     }
     let _ = browser.kill().and_then(|()| browser.wait());
 }
@@ -144,9 +145,9 @@ fn last_line(log: &Path) -> String {
 
 /// Parses the result from the elements of the page.
 fn read(dom: &str) -> Option<PageReport> {
-    let (attributes, words) = element(dom, "verdict")?;
+    let (attributes, summary) = element(dom, "verdict")?;
     let device = element(dom, "adapter").map_or_else(String::new, |(_, text)| text.to_string());
-    Some(PageReport { device, words: words.to_string(), passed: attributes.contains("class=\"passed\"") })
+    Some(PageReport { device, summary: summary.to_string(), passed: attributes.contains("class=\"passed\"") })
 }
 
 /// Returns the attributes and the text of the element with an id.
@@ -201,8 +202,8 @@ fn serve(listener: &TcpListener, folder: &Path, report: &mpsc::Sender<String>) {
 
 fn answer(mut stream: TcpStream, folder: &Path, report: &mpsc::Sender<String>) -> std::io::Result<()> {
     // Browsers open connections for later use; while one is idle, others must not wait forever.
-    stream.set_read_timeout(Some(COURTESY))?;
-    let mut reader = BufReader::new((&mut stream).take(MAX_BYTES));
+    stream.set_read_timeout(Some(SHUTDOWN_TIMEOUT))?;
+    let mut reader = BufReader::new((&mut stream).take(MAX_REQUEST_BYTES));
     let (mut request, mut line, mut length) = (String::new(), String::new(), 0);
     reader.read_line(&mut request)?;
     while reader.read_line(&mut line)? > 2 {
@@ -211,7 +212,7 @@ fn answer(mut stream: TcpStream, folder: &Path, report: &mpsc::Sender<String>) -
         line.clear();
     }
     if request.starts_with("POST ") {
-        let mut body = vec![0; length.min(MAX_BYTES as usize)];
+        let mut body = vec![0; length.min(MAX_REQUEST_BYTES as usize)];
         reader.read_exact(&mut body)?;
         // The receiver is gone if the result is no longer needed.
         let _ = report.send(String::from_utf8_lossy(&body).into_owned());
@@ -244,7 +245,7 @@ mod tests {
         let dom = "<p id=\"verdict\" class=\"passed\">12 passed</p><li id=\"adapter\">google swiftshader</li>";
         let verdict = read(dom).unwrap();
         assert_eq!(
-            (verdict.passed, verdict.words.as_str(), verdict.device.as_str()),
+            (verdict.passed, verdict.summary.as_str(), verdict.device.as_str()),
             (true, "12 passed", "google swiftshader")
         );
         assert!(!read("<p id=\"verdict\">running</p>").unwrap().passed);
@@ -258,15 +259,15 @@ mod tests {
         let (report, reported) = mpsc::channel();
         let start = Instant::now();
         let mut browser = command(&repo, "false").spawn().unwrap();
-        let silence = awaited(&mut browser, &reported, PATIENCE);
-        assert!(matches!(silence, Err(Silence::Absent(why)) if why.contains("exit status: 1")));
+        let result = awaited(&mut browser, &reported, PAGE_TIMEOUT);
+        assert!(matches!(result, Err(PageError::Unavailable(why)) if why.contains("exit status: 1")));
         let mut browser = command(&repo, "sleep").arg("600").spawn().unwrap();
-        let silence = awaited(&mut browser, &reported, BLINK);
-        assert!(matches!(silence, Err(Silence::Wrong(why)) if why.contains("did not end")));
+        let result = awaited(&mut browser, &reported, POLL_INTERVAL);
+        assert!(matches!(result, Err(PageError::Failed(why)) if why.contains("did not end")));
         report.send("done".to_string()).unwrap();
-        assert!(matches!(awaited(&mut browser, &reported, PATIENCE), Ok(body) if body == "done"));
+        assert!(matches!(awaited(&mut browser, &reported, PAGE_TIMEOUT), Ok(body) if body == "done"));
         end(&repo, &mut browser);
-        assert!(browser.try_wait().unwrap().is_some() && start.elapsed() < PATIENCE);
+        assert!(browser.try_wait().unwrap().is_some() && start.elapsed() < PAGE_TIMEOUT);
     }
 
     #[test]

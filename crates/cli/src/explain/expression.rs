@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use panoply::{DType, Error, Result, Rng, Tensor, TensorIndex};
 
 use self::operations::OPERATIONS;
-use self::value::{Argument, Value, beside};
+use self::value::{Argument, Value, first_tensor};
 use super::{given, unknown};
 
 /// Default shape of a tensor.
@@ -178,8 +178,8 @@ impl Parser<'_> {
         let sides = [left, right];
         // `@` does not accept numbers.
         let fits = sides.iter().all(|side| sign != "@" || matches!(side, Value::Tensor(_)));
-        let beside = beside(&sides, &[]);
-        let [Some(x), Some(y)] = sides.map(|side| Tensor::of(&side, beside.as_ref()).filter(|_| fits)) else {
+        let like = first_tensor(&sides, &[]);
+        let [Some(x), Some(y)] = sides.map(|side| Tensor::of(&side, like.as_ref()).filter(|_| fits)) else {
             return Err(self.error(at, format!("invalid operands for `{sign}`")));
         };
         let tensor = match sign {
@@ -341,7 +341,7 @@ impl Parser<'_> {
                 let text = self.word(|letter| letter != quote);
                 let is_closed = self.text[self.at..].starts_with(quote);
                 self.at += usize::from(is_closed);
-                is_closed.then_some(Value::Text(text)).ok_or_else(|| self.error(at, "unterminated string".into()))
+                is_closed.then_some(Value::String(text)).ok_or_else(|| self.error(at, "unterminated string".into()))
             }
             Some('.') if self.accept("..") => Ok(Value::All),
             Some(letter) if letter.is_ascii_digit() || letter == '.' => self.number(),
@@ -374,13 +374,13 @@ impl Parser<'_> {
     /// Returns the value of a name: a keyword, an element type or a tensor.
     fn named(&mut self, at: usize, name: String) -> Result<Value> {
         match name.as_str() {
-            "true" | "True" => return Ok(Value::Truth(true)),
-            "false" | "False" => return Ok(Value::Truth(false)),
-            "none" | "None" => return Ok(Value::Nothing),
+            "true" | "True" => return Ok(Value::Bool(true)),
+            "false" | "False" => return Ok(Value::Bool(false)),
+            "none" | "None" => return Ok(Value::None),
             _ => {}
         }
         if DType::ALL.iter().any(|dtype| dtype.name() == name) {
-            return Ok(Value::Text(name));
+            return Ok(Value::String(name));
         }
         if let Some(tensor) = self.names.get(&name) {
             return Ok(tensor.clone().into());
@@ -421,29 +421,29 @@ impl Parser<'_> {
     }
 
     /// Parses the arguments of a call, up to the closing bracket, and applies the operation.
-    fn call(&mut self, at: usize, name: &str, mut by_place: Vec<Value>) -> Result<Value> {
-        let (opened, mut by_name) = (self.at - 1, Vec::new());
+    fn call(&mut self, at: usize, name: &str, mut positional: Vec<Value>) -> Result<Value> {
+        let (opened, mut keywords) = (self.at - 1, Vec::new());
         while !self.accept(")") {
             self.peek();
             let at = self.at;
             match self.keyword() {
-                Some(name) => by_name.push((name, self.whole()?)),
-                None if by_name.is_empty() => by_place.push(self.whole()?),
+                Some(name) => keywords.push((name, self.whole()?)),
+                None if keywords.is_empty() => positional.push(self.whole()?),
                 None => return Err(self.error(at, "positional argument follows keyword argument".to_string())),
             }
             if !self.accept(",") && self.peek() != Some(')') {
                 return Err(self.not_closed(opened));
             }
         }
-        self.applied(at, name, by_place, by_name)
+        self.applied(at, name, positional, keywords)
     }
 
-    fn applied(&self, at: usize, name: &str, by_place: Vec<Value>, by_name: Vec<(String, Value)>) -> Result<Value> {
+    fn applied(&self, at: usize, name: &str, positional: Vec<Value>, keywords: Vec<(String, Value)>) -> Result<Value> {
         let Some(operation) = OPERATIONS.iter().find(|operation| operation.name == name) else {
             let known = OPERATIONS.iter().map(|operation| operation.name).collect();
             return Err(unknown(&self.message(at, &format!("unknown operation `{name}`")), name, known));
         };
-        let made = operation.applied(by_place, by_name).map_err(|what| self.error(at, format!("{name}: {what}")))?;
+        let made = operation.call(positional, keywords).map_err(|what| self.error(at, format!("{name}: {what}")))?;
         self.made(at, made)
     }
 }

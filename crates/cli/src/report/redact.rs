@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 
-/// Replaces paths, and the names of the host and the user. Of a path with spaces, the words after the first are only checked for names.
+/// Replaces paths by `(path)`, and the names of the host and the user by `(name)`. In a path with spaces, the words after the first are
+/// only checked for names.
 pub struct Redaction {
     names: Vec<String>,
 }
@@ -27,7 +28,7 @@ impl Redaction {
         Redaction { names: names.filter(is_name).collect() }
     }
 
-    /// Redacts every text of a document.
+    /// Redacts every string in a document, except keys.
     pub fn apply(&self, document: &mut Value) {
         match document {
             Value::String(text) => *text = self.text(text),

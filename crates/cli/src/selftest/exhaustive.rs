@@ -1,4 +1,4 @@
-//! `panoply selftest --exhaustive`: the guaranteed error bounds of float operations at every input, with a progress line.
+//! `panoply selftest --exhaustive`: checks the guaranteed error bounds of float operations at every input, with a progress line.
 
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
@@ -27,6 +27,7 @@ pub struct ExhaustiveArgs {
     dtypes: Vec<String>,
 }
 
+/// Returns the names of the operations that can be checked.
 fn operations() -> PossibleValuesParser {
     let mut names: Vec<&'static str> = Vec::new();
     for sweep in sweeps() {
@@ -38,14 +39,17 @@ fn operations() -> PossibleValuesParser {
 }
 
 impl ExhaustiveArgs {
-    fn wants(&self, sweep: &Sweep) -> bool {
+    fn selects(&self, sweep: &Sweep) -> bool {
         (self.operations.is_empty() || self.operations.iter().any(|name| name == sweep.name))
             && (self.dtypes.is_empty() || self.dtypes.contains(&sweep.dtype.to_string()))
     }
 
-    /// Fails if no check matches the operations and element types.
+    /// Checks that the operations and element types select a check.
+    ///
+    /// # Errors
+    /// If they select none.
     pub fn check(&self) -> Result<()> {
-        match sweeps().iter().any(|sweep| self.wants(sweep)) {
+        match sweeps().iter().any(|sweep| self.selects(sweep)) {
             true => Ok(()),
             false => {
                 let (operations, dtypes) = (self.operations.join(", "), self.dtypes.join(", "));
@@ -54,22 +58,23 @@ impl ExhaustiveArgs {
         }
     }
 
-    /// Runs the checks on a device.
-    pub fn run(&self, device: &Device, see: &mut dyn FnMut(Outcome)) {
-        let wanted: Vec<Sweep> = sweeps().into_iter().filter(|sweep| self.wants(sweep)).collect();
-        let total: u64 = wanted.iter().map(Sweep::len).sum();
+    /// Runs the selected checks on a device and calls `on_outcome` after each.
+    pub fn run(&self, device: &Device, on_outcome: &mut dyn FnMut(Outcome)) {
+        let selected: Vec<Sweep> = sweeps().into_iter().filter(|sweep| self.selects(sweep)).collect();
+        let total: u64 = selected.iter().map(Sweep::len).sum();
         let bar = bar();
         let (started, mut before) = (Instant::now(), 0);
-        for sweep in &wanted {
-            let mut show = |done: u64| bar.set_message(line(sweep, before + done, total, started.elapsed()));
+        for sweep in &selected {
+            let mut show = |done: u64| bar.set_message(progress_line(sweep, before + done, total, started.elapsed()));
             let outcome = sweep.run(device, &mut show);
             before += sweep.len();
-            bar.suspend(|| see(outcome));
+            bar.suspend(|| on_outcome(outcome));
         }
         bar.finish_and_clear();
     }
 }
 
+/// Creates a progress line on stderr, hidden under `--quiet` and without a terminal.
 fn bar() -> ProgressBar {
     if console::is_quiet() || !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();
@@ -79,7 +84,7 @@ fn bar() -> ProgressBar {
 }
 
 /// Returns the progress line: `exp, f32: 12.3 % of 9.4e10 inputs · 74 M/s · 21 min left`.
-fn line(sweep: &Sweep, done: u64, total: u64, elapsed: Duration) -> String {
+fn progress_line(sweep: &Sweep, done: u64, total: u64, elapsed: Duration) -> String {
     let rate = done as f64 / elapsed.as_secs_f64().max(1e-9);
     let left = (total - done.min(total)) as f64 / rate.max(1.0);
     let fraction = 100.0 * done as f64 / total.max(1) as f64;

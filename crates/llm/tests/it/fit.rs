@@ -39,8 +39,8 @@ fn estimates_are_within_a_twentieth_of_the_measured_peak() {
             let stats = device.memory_stats();
             // Headers and padding of the mapped files are not counted as weights.
             let peak = stats.peak_allocated - start + tensor_bytes(name);
-            let off = (estimate.total() as f64 - peak as f64).abs() / peak as f64;
-            assert!(off <= 0.05, "{name}: {} bytes were estimated, {peak} measured", estimate.total());
+            let off = (estimate.total_bytes() as f64 - peak as f64).abs() / peak as f64;
+            assert!(off <= 0.05, "{name}: {} bytes were estimated, {peak} measured", estimate.total_bytes());
         });
     }
 }
@@ -77,10 +77,10 @@ fn largest_context_and_sequences_are_considered() {
     let options = ModelOptions { context_length: Some(16) };
     let one = fit(&path("tiny-Q8_0.gguf"), &options, 1, &device).unwrap();
     let four = fit(&path("tiny-Q8_0.gguf"), &options, 4, &device).unwrap();
-    assert_eq!((four.cache, four.weights), (4 * one.cache, one.weights));
+    assert_eq!((four.cache_bytes, four.weights_bytes), (4 * one.cache_bytes, one.weights_bytes));
     // 2 blocks, keys and values, 2 heads of 8 elements, f32; 16 positions, and 15 that a padded piece of a prompt may reach beyond.
-    assert_eq!(one.cache, 2 * 2 * 2 * 8 * (16 + 15) * 4);
-    assert_eq!(one.largest_context, Some(64));
+    assert_eq!(one.cache_bytes, 2 * 2 * 2 * 8 * (16 + 15) * 4);
+    assert_eq!(one.largest_context_length, Some(64));
     assert!(fit(&path("tiny-Q8_0.gguf"), &options, 0, &device).is_err());
 }
 

@@ -98,8 +98,14 @@ pub(super) fn seconds(time: NaiveDateTime) -> f64 {
     time.timestamp() as f64 + f64::from(time.timestamp_subsec_nanos()) / 1e9
 }
 
+/// Returns a cell of a column that stores times in the order year, month, day; `None` if it has no value. The cell is the number of
+/// seconds since 1970.
+pub(super) fn stored_time_text(cell: &str) -> Option<String> {
+    number(cell).and_then(date_text)
+}
+
 /// Formats seconds since 1970 as a date, with the time of day unless it is midnight; `None` beyond the range of dates.
-pub(super) fn date_text(seconds: f64) -> Option<String> {
+fn date_text(seconds: f64) -> Option<String> {
     let nanoseconds = ((seconds - seconds.floor()) * 1e9).round().min(999_999_999.0) as u32;
     let time = DateTime::from_timestamp(seconds.floor() as i64, nanoseconds)?.naive_utc();
     let is_midnight = seconds.rem_euclid(86_400.0) == 0.0;

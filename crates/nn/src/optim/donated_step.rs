@@ -57,7 +57,7 @@ impl UpdatedParam {
 impl<R> Optimizer<R> {
     /// Evaluates a step for the parameters with these names and values and the buffer updates, and stores the new parameters and replaced
     /// states. On error the model and the state are unchanged.
-    pub(super) fn make(
+    pub(super) fn evaluate_step(
         &mut self,
         model: &mut dyn Module,
         (names, values): (&[String], Vec<Tensor>),
@@ -97,15 +97,15 @@ impl<R> Optimizer<R> {
         let report = made.next().expect("the first output is the report");
         let grad_finite = made.by_ref().take(checks).collect();
         put(model, names, &mut made.by_ref().take(count))?;
-        let mut fresh = Vec::new();
+        let mut new_state = Vec::new();
         for (name, (len, follows)) in names.iter().zip(kinds) {
             let state: Vec<Tensor> = made.by_ref().take(len).collect();
             match follows {
                 true => drop(self.state.insert(name.clone(), state)),
-                false => fresh.push((name.clone(), state)),
+                false => new_state.push((name.clone(), state)),
             }
         }
         updates.iter_mut().zip(made).for_each(|(update, next)| update.next = next);
-        Ok(AppliedStep { report, grad_finite, new_state: fresh })
+        Ok(AppliedStep { report, grad_finite, new_state })
     }
 }

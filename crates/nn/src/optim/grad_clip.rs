@@ -63,12 +63,12 @@ impl<R: UpdateRule> Optimizer<R> {
                 ClippedGrads { gradients: limited, finite_checks: gradients }
             }
             Some(GradClip::Norm(longest)) => {
-                let mut signs = gradients.clone();
+                let mut finite_checks = gradients.clone();
                 let is_wide = gradients.iter().any(|gradient| gradient.dtype() == DType::F64);
                 let wide = if is_wide { DType::F64 } else { DType::F32 };
                 let squares = gradients.iter().map(|gradient| gradient.cast(wide).square().sum(..));
                 let Some(total) = squares.reduce(|sum, square| sum + square) else {
-                    return ClippedGrads { gradients, finite_checks: signs };
+                    return ClippedGrads { gradients, finite_checks };
                 };
                 let length = total.sqrt();
                 // As PyTorch's clip_grad_norm_: limit / (norm + 1e-6), never above 1.
@@ -76,8 +76,8 @@ impl<R: UpdateRule> Optimizer<R> {
                     ((&length + 1e-6).reciprocal() * longest).minimum(&Tensor::scalar(Scalar::from_f64(wide, 1.0)));
                 let shrunk = |gradient: &Tensor| (gradient.cast(wide) * &factor).cast(gradient.dtype());
                 let gradients = gradients.iter().map(shrunk).collect();
-                signs.push(length);
-                ClippedGrads { gradients, finite_checks: signs }
+                finite_checks.push(length);
+                ClippedGrads { gradients, finite_checks }
             }
         }
     }

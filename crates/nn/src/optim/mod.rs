@@ -54,15 +54,16 @@ pub type Lion = Optimizer<LionRule>;
 
 /// The update of one parameter.
 pub trait UpdateRule {
-    /// Fails if the settings cannot be used; every step asks first.
+    /// Checks the settings of the rule before every step.
     ///
     /// # Errors
-    /// A setting that is out of range, or needs another one.
+    /// If a setting is out of range or needs another one.
     fn check(&self) -> Result<()> {
         Ok(())
     }
 
-    /// Returns the parameter and its state after a step. `state` is empty before the first step.
+    /// Returns the parameter and its optimizer state after a step, from its value and gradient of the same shape. `state` is empty before
+    /// the first step.
     fn update(
         &self,
         value: &Tensor,
@@ -114,13 +115,13 @@ pub struct ParamGroup {
     /// Factor of the learning rate.
     pub lr_scale: f64,
     /// True if weight decay applies.
-    pub decays: bool,
+    pub apply_weight_decay: bool,
 }
 
 impl ParamGroup {
     /// Creates a group of the parameters that `filter` accepts, by dotted name and value, with the optimizer's own settings.
     pub fn new(filter: fn(&str, &Tensor) -> bool) -> ParamGroup {
-        ParamGroup { filter, lr_scale: 1.0, decays: true }
+        ParamGroup { filter, lr_scale: 1.0, apply_weight_decay: true }
     }
 
     /// Sets the factor of the learning rate.
@@ -133,7 +134,7 @@ impl ParamGroup {
     /// Excludes the group from weight decay.
     #[must_use]
     pub fn no_weight_decay(mut self) -> ParamGroup {
-        self.decays = false;
+        self.apply_weight_decay = false;
         self
     }
 }
@@ -145,7 +146,7 @@ pub struct Optimizer<R> {
     pub rule: R,
     /// Learning rate; it can change at any time.
     pub learning_rate: f64,
-    /// Gradient clipping, if any.
+    /// Gradient clipping; `None` for none.
     pub grad_clip: Option<GradClip>,
     /// Parameter groups; other parameters have the plain learning rate and weight decay.
     pub param_groups: Vec<ParamGroup>,
@@ -176,18 +177,16 @@ struct StepPlan {
 impl<R: UpdateRule> Optimizer<R> {
     /// Creates an optimizer without state.
     pub fn from_rule(rule: R, learning_rate: f64) -> Optimizer<R> {
-        let (state, waiting) = (BTreeMap::new(), BTreeMap::new());
-        let (clip, groups, scale) = (None, Vec::new(), None);
         Optimizer {
             rule,
             learning_rate,
-            grad_clip: clip,
-            param_groups: groups,
+            grad_clip: None,
+            param_groups: Vec::new(),
             steps: 0,
-            state,
-            accumulated_grads: waiting,
+            state: BTreeMap::new(),
+            accumulated_grads: BTreeMap::new(),
             overflowed: false,
-            grad_scaler: scale,
+            grad_scaler: None,
             conflict: None,
         }
     }
@@ -200,25 +199,25 @@ impl<R: UpdateRule> Optimizer<R> {
         let Optimizer {
             rule,
             learning_rate,
-            grad_clip: clip,
-            param_groups: groups,
+            grad_clip,
+            param_groups,
             steps,
             state,
-            accumulated_grads: waiting,
+            accumulated_grads,
             overflowed,
-            grad_scaler: scale,
+            grad_scaler,
             conflict,
         } = self;
         Optimizer {
             rule: Box::new(rule),
             learning_rate,
-            grad_clip: clip,
-            param_groups: groups,
+            grad_clip,
+            param_groups,
             steps,
             state,
-            accumulated_grads: waiting,
+            accumulated_grads,
             overflowed,
-            grad_scaler: scale,
+            grad_scaler,
             conflict,
         }
     }
@@ -240,8 +239,8 @@ impl<R: UpdateRule> Optimizer<R> {
 
     /// Enables loss scaling, starting from this state.
     #[must_use]
-    pub fn grad_scaler(mut self, scale: GradScaler) -> Optimizer<R> {
-        self.grad_scaler = Some(scale);
+    pub fn grad_scaler(mut self, scaler: GradScaler) -> Optimizer<R> {
+        self.grad_scaler = Some(scaler);
         self
     }
 
@@ -263,9 +262,9 @@ impl<R: UpdateRule> Optimizer<R> {
         self.rule.check()
     }
 
-    /// Adds the gradients of a micro-batch to those of the next step and returns the loss. Parameters stay, buffers are updated. Divide the
-    /// loss by the number of micro-batches for a step along their mean. With loss scaling, an overflow in one micro-batch skips the whole
-    /// step.
+    /// Adds the gradients of a micro-batch to those of the next step (gradient accumulation) and returns the loss. Parameters are
+    /// unchanged; buffers, such as running statistics, are updated. Divide the loss by the number of micro-batches for a step along
+    /// the mean gradient. With loss scaling, an overflow in one micro-batch skips the whole step.
     ///
     /// # Errors
     /// If the pass does not fit the model, or the loss or, without loss scaling, a gradient is not finite. Nothing has changed then.
@@ -279,8 +278,8 @@ impl<R: UpdateRule> Optimizer<R> {
         }
         let gradients = &self.gradients(&trained, loss)?;
         let states = pass.float_states(model);
-        let signs: Vec<Tensor> = gradients.iter().chain(states.iter().map(|(_, next)| next)).cloned().collect();
-        let StepSignals { report, grad_finite, .. } = StepSignals::of(loss, &signs)?;
+        let finite_checks: Vec<Tensor> = gradients.iter().chain(states.iter().map(|(_, next)| next)).cloned().collect();
+        let StepSignals { report, grad_finite, .. } = StepSignals::of(loss, &finite_checks)?;
         let mut roots = vec![&report];
         roots.extend(gradients.iter().chain(&grad_finite).chain(pass.roots()));
         eval(&roots)?;
@@ -293,8 +292,8 @@ impl<R: UpdateRule> Optimizer<R> {
             return Ok(value);
         }
         StateUpdate::commit(&pass.into_updates(), model)?;
-        let kept = trained.into_iter().zip(gradients).map(|((name, _), gradient)| (name, gradient.detach()));
-        self.accumulated_grads.extend(kept);
+        let detached = trained.into_iter().zip(gradients).map(|((name, _), gradient)| (name, gradient.detach()));
+        self.accumulated_grads.extend(detached);
         Ok(value)
     }
 
@@ -314,8 +313,8 @@ impl<R: UpdateRule> Optimizer<R> {
         finished(self.step_by(WaitMode::Blocking, model, loss, pass))
     }
 
-    /// Makes a step as [`Optimizer::step`] does and keeps the graph of the loss, for further gradients of it, and with it the old
-    /// parameters: they are in memory twice while the loss lives.
+    /// Makes an optimizer step as [`Optimizer::step`] does and keeps the graph of the loss, so that it can be differentiated again, as
+    /// PyTorch's `retain_graph` does. The graph holds the old parameters: they are in memory twice until the loss is dropped.
     ///
     /// # Errors
     /// As for [`Optimizer::step`].
@@ -348,9 +347,9 @@ impl<R: UpdateRule> Optimizer<R> {
         self.check_settings()?;
         let trained = trainable_params(model, &pass)?;
         loss.check().map_err(|error| pass.with_path(model, error))?;
-        let made = ensure_evaluated(&trained, &loss)?;
+        let is_evaluated_here = ensure_evaluated(&trained, &loss)?;
         let gradients = if self.overflowed { Vec::new() } else { self.gradients(&trained, &loss)? };
-        if made && self.steps == 0 {
+        if is_evaluated_here && self.steps == 0 {
             // The memory that the evaluation of the initial parameters used is not needed again.
             loss.device().cloned().map_or_else(Device::current, Ok)?.trim_memory();
         }
@@ -378,12 +377,12 @@ impl<R: UpdateRule> Optimizer<R> {
         drop(loss);
         let values: Vec<Tensor> = trained.into_iter().map(|(_, value)| value).collect();
         let mut updates = pass.into_updates();
-        let AppliedStep { report, grad_finite, new_state: fresh } =
-            self.make(model, (&checked.params, values), planned, &mut updates)?;
+        let AppliedStep { report, grad_finite, new_state } =
+            self.evaluate_step(model, (&checked.params, values), planned, &mut updates)?;
         let StepOutcome { loss, applied } = self.check_finite(wait_mode, &report, &checked, &grad_finite).await?;
         if applied {
             StateUpdate::commit(&updates, model)?;
-            self.state.extend(fresh);
+            self.state.extend(new_state);
             self.steps += 1;
         }
         self.accumulated_grads.clear();
@@ -403,8 +402,8 @@ impl<R: UpdateRule> Optimizer<R> {
         let StepPlan { next, grad_finite, report } =
             self.plan(&trained, (loss, self.gradients(&trained, loss)?), states)?;
         let mut old: Vec<&Tensor> = trained.iter().map(|(_, value)| value).collect();
-        let followed = trained.iter().zip(&next).filter(|(_, next)| next.replaces_state);
-        old.extend(followed.filter_map(|((name, _), _)| self.state.get(name)).flatten());
+        let replaced = trained.iter().zip(&next).filter(|(_, next)| next.replaces_state);
+        old.extend(replaced.filter_map(|((name, _), _)| self.state.get(name)).flatten());
         let mut roots = vec![&report];
         roots.extend(&grad_finite);
         roots.extend(next.iter().map(|next| &next.value));
@@ -413,24 +412,25 @@ impl<R: UpdateRule> Optimizer<R> {
         MemoryPlan::for_eval_donated(&old, &roots)
     }
 
+    /// Builds the graph of a step: clipped gradients, updated parameters and state, and the checks for finite values. Nothing is evaluated.
     fn plan(
         &self,
         trained: &[(String, Tensor)],
         (loss, gradients): (&Tensor, Vec<Tensor>),
         states: impl Iterator<Item = Tensor>,
     ) -> Result<StepPlan> {
-        let ClippedGrads { gradients, finite_checks: mut signs } = self.clipped(gradients);
-        let limits = trained.len()..signs.len();
-        signs.extend(states);
-        let StepSignals { report, step_ok, mut grad_finite } = StepSignals::of(loss, &signs)?;
-        grad_finite.drain(limits);
+        let ClippedGrads { gradients, mut finite_checks } = self.clipped(gradients);
+        let clip_checks = trained.len()..finite_checks.len();
+        finite_checks.extend(states);
+        let StepSignals { report, step_ok, mut grad_finite } = StepSignals::of(loss, &finite_checks)?;
+        grad_finite.drain(clip_checks);
         let mut next = Vec::with_capacity(trained.len());
         for ((name, value), gradient) in trained.iter().zip(&gradients) {
             let state = self.state.get(name).map_or(&[][..], Vec::as_slice);
             let group = self.param_groups.iter().find(|group| (group.filter)(name, value));
-            let rate = self.learning_rate * group.map_or(1.0, |group| group.lr_scale);
-            let decays = group.is_none_or(|group| group.decays);
-            let step = UpdateContext { lr: rate, step: self.steps + 1, apply_weight_decay: decays };
+            let lr = self.learning_rate * group.map_or(1.0, |group| group.lr_scale);
+            let apply_weight_decay = group.is_none_or(|group| group.apply_weight_decay);
+            let step = UpdateContext { lr, step: self.steps + 1, apply_weight_decay };
             next.push(UpdatedParam::gated(
                 updated(&self.rule, value, gradient, state, &step),
                 (value, state),
@@ -442,26 +442,26 @@ impl<R: UpdateRule> Optimizer<R> {
 
     /// Returns the gradients of the loss plus the accumulated gradients.
     fn gradients(&self, trained: &[(String, Tensor)], loss: &Tensor) -> Result<Vec<Tensor>> {
-        Ok(self.with_waiting(trained, self.own_gradients(trained, loss)?))
+        Ok(self.add_accumulated(trained, self.loss_gradients(trained, loss)?))
     }
 
-    /// Returns the gradients of the loss alone.
-    fn own_gradients(&self, trained: &[(String, Tensor)], loss: &Tensor) -> Result<Vec<Tensor>> {
+    /// Returns the gradients of the loss, without accumulated ones.
+    fn loss_gradients(&self, trained: &[(String, Tensor)], loss: &Tensor) -> Result<Vec<Tensor>> {
         let wanted: Vec<&Tensor> = trained.iter().map(|(_, value)| value).collect();
         match &self.grad_scaler {
             None => loss.gradients(&wanted),
-            Some(scale) => {
-                let gradients = (loss * scale.scale).gradients(&wanted)?;
-                Ok(gradients.into_iter().map(|gradient| gradient * (1.0 / scale.scale)).collect())
+            Some(scaler) => {
+                let gradients = (loss * scaler.scale).gradients(&wanted)?;
+                Ok(gradients.into_iter().map(|gradient| gradient * (1.0 / scaler.scale)).collect())
             }
         }
     }
 
-    /// Adds the accumulated gradients.
-    fn with_waiting(&self, trained: &[(String, Tensor)], gradients: Vec<Tensor>) -> Vec<Tensor> {
+    /// Returns the gradients plus the accumulated gradients.
+    fn add_accumulated(&self, trained: &[(String, Tensor)], gradients: Vec<Tensor>) -> Vec<Tensor> {
         let summed =
             trained.iter().zip(gradients).map(|((name, _), gradient)| match self.accumulated_grads.get(name) {
-                Some(waiting) => gradient + waiting,
+                Some(accumulated) => gradient + accumulated,
                 None => gradient,
             });
         summed.collect()
@@ -499,9 +499,9 @@ impl<R: UpdateRule> Optimizer<R> {
                 Err(Error::diverged(message)
                     .note("use a smaller learning rate, or a form of the loss that is differentiable there"))
             }
-            Some(scale) => {
-                let applied = scale.update(finite.is_finite());
-                if !applied && scale.scale < GradScaler::MIN_SCALE {
+            Some(scaler) => {
+                let applied = scaler.update(finite.is_finite());
+                if !applied && scaler.scale < GradScaler::MIN_SCALE {
                     let message = format!(
                         "step {step} overflows even at the smallest loss scale: {}",
                         checked.not_finite(wait_mode, grad_finite).await?
@@ -514,7 +514,7 @@ impl<R: UpdateRule> Optimizer<R> {
     }
 }
 
-/// Fails unless a decay or momentum is in 0 .. 1.
+/// Fails unless a decay or momentum is at least 0 and below 1.
 fn check_fraction(name: &str, value: f64) -> Result<()> {
     match (0.0..1.0).contains(&value) {
         true => Ok(()),
@@ -534,7 +534,7 @@ fn updated(
     if !matches!(value.dtype(), DType::F16 | DType::BF16) {
         return rule.update(value, gradient, state, step);
     }
-    let state: Vec<Tensor> = state.iter().map(|kept| kept.cast(DType::F32)).collect();
+    let state: Vec<Tensor> = state.iter().map(|state| state.cast(DType::F32)).collect();
     let (next, state) = rule.update(&value.cast(DType::F32), &gradient.cast(DType::F32), &state, step);
     (next.cast(value.dtype()), state)
 }
@@ -572,8 +572,9 @@ fn trainable_params(model: &dyn Module, pass: &ForwardContext<'_>) -> Result<Vec
 /// Evaluates parameters that are not yet evaluated, on the loss's device: evaluated within a step, they would occupy memory beside their
 /// new values. Returns true if there were any.
 fn ensure_evaluated(trained: &[(String, Tensor)], loss: &Tensor) -> Result<bool> {
-    let lacking: Vec<&Tensor> = trained.iter().map(|(_, value)| value).filter(|value| !value.is_evaluated()).collect();
-    let make = || eval(&lacking);
-    loss.device().map_or_else(make, |device| device.scope(make))?;
-    Ok(!lacking.is_empty())
+    let unevaluated: Vec<&Tensor> =
+        trained.iter().map(|(_, value)| value).filter(|value| !value.is_evaluated()).collect();
+    let evaluate = || eval(&unevaluated);
+    loss.device().map_or_else(evaluate, |device| device.scope(evaluate))?;
+    Ok(!unevaluated.is_empty())
 }

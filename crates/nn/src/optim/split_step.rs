@@ -24,7 +24,7 @@ impl<R: UpdateRule> Optimizer<R> {
         loss.check().map_err(|error| pass.with_path(model, error))?;
         ensure_evaluated(&wanted, loss)?;
         wanted.extend(inputs.iter().map(|input| (String::new(), (*input).clone())));
-        self.own_gradients(&wanted, loss)
+        self.loss_gradients(&wanted, loss)
     }
 
     /// Returns true if everything is finite that [`Optimizer::step_with_gradients`] requires to be: gradients, their norm if they are clipped,
@@ -56,7 +56,7 @@ impl<R: UpdateRule> Optimizer<R> {
     ) -> Result<f64> {
         self.check_settings()?;
         let trained = trainable_params(model, &pass)?;
-        let gradients = self.with_waiting(&trained, gradients);
+        let gradients = self.add_accumulated(&trained, gradients);
         finished(self.apply(WaitMode::Blocking, model, trained, (loss, gradients), pass))
     }
 }

@@ -24,12 +24,13 @@ pub(super) struct StepSignals {
 
 impl StepSignals {
     /// Computes the signals of a loss and of the tensors that must be finite.
-    pub fn of(loss: &Tensor, signs: &[Tensor]) -> Result<StepSignals> {
-        let inputs: Vec<&Tensor> = signs.iter().chain([loss]).collect();
+    pub fn of(loss: &Tensor, finite_checks: &[Tensor]) -> Result<StepSignals> {
+        let inputs: Vec<&Tensor> = finite_checks.iter().chain([loss]).collect();
         let signals = Tensor::call_dyn("report", &inputs, (), |inputs, ()| {
-            let [signs @ .., loss] = inputs else { unreachable!("the last input is the loss") };
+            let [finite_checks @ .., loss] = inputs else { unreachable!("the last input is the loss") };
             let loss = loss.cast(DType::F32).sum(..);
-            let mut signals: Vec<Tensor> = signs.iter().map(|sign| (sign * 0.0).sum(..).cast(DType::F32)).collect();
+            let finite = |tensor: &&Tensor| (*tensor * 0.0).sum(..).cast(DType::F32);
+            let mut signals: Vec<Tensor> = finite_checks.iter().map(finite).collect();
             let finite = signals.iter().cloned().reduce(|a, b| a + b).unwrap_or_else(|| Tensor::scalar(0f32));
             let step_ok = (&loss * 0.0 + &finite).is_finite();
             signals.extend([Tensor::stack([loss, finite], 0), step_ok]);

@@ -35,9 +35,9 @@ pub use svd::Svd;
 
 /// Maximum size at which the single-threaded Cholesky routine is faster than recursive halves, whose matrix products
 /// are multithreaded.
-const SERIAL: usize = 1024;
+const MAX_SERIAL_SIZE: usize = 1024;
 
-/// The triangle of a matrix that is read.
+/// The triangle of a matrix that an operation reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Triangle {
     /// On and below the diagonal.
@@ -55,7 +55,7 @@ pub struct Qr {
     pub r: Tensor,
 }
 
-/// Determinants that do not overflow.
+/// Signs and logarithms of determinants, which do not overflow where the determinants do.
 #[derive(Clone, Debug)]
 pub struct Slogdet {
     /// The signs `[…]` of the determinants: -1, 0 or 1.
@@ -71,7 +71,7 @@ impl Tensor {
     /// diagonal.
     #[track_caller]
     pub fn cholesky(&self) -> Tensor {
-        if let Err(mistake) = self.matrices("cholesky", true) {
+        if let Err(mistake) = self.check_matrices("cholesky", true) {
             return mistake;
         }
         let [l] = CompositeOp {
@@ -81,13 +81,13 @@ impl Tensor {
                 let inner = l.t().matmul(g);
                 let half = (inner.tril(0) + inner.tril(-1)) * inner.literal(0.5);
                 let left = l.t().solve_triangular(&half, Triangle::Upper);
-                let whole = l.t().solve_triangular(&left.t(), Triangle::Upper);
-                [Some((&whole + whole.t()) * inner.literal(0.5))]
+                let grad = l.t().solve_triangular(&left.t(), Triangle::Upper);
+                [Some((&grad + grad.t()) * inner.literal(0.5))]
             }),
             routine: |[a], ()| {
                 let size = a.0.shape.dims()[a.0.shape.ndim() - 1];
                 let of = routine::Cholesky { dtype: a.dtype(), batch: a.batch(), size };
-                (size <= SERIAL).then_some(Routine::Cholesky(of))
+                (size <= MAX_SERIAL_SIZE).then_some(Routine::Cholesky(of))
             },
         }
         .apply_batched([self], ());
@@ -98,7 +98,7 @@ impl Tensor {
     /// broadcast. f32 or f64.
     #[track_caller]
     pub fn solve_triangular(&self, right: &Tensor, triangle: Triangle) -> Tensor {
-        let (a, b) = match self.system("solve_triangular", right) {
+        let (a, b) = match self.broadcast_system("solve_triangular", right) {
             Ok(system) => system,
             Err(mistake) => return mistake,
         };
@@ -108,7 +108,7 @@ impl Tensor {
         let [x] = CompositeOp {
             name: "solve_triangular",
             body: |[a, b], lower: &bool| {
-                [in_batches_of_two(a, b, if *lower { forward_by_halves } else { backward_by_halves })]
+                [in_batches_of_two(a, b, if *lower { forward_recursive } else { backward_recursive })]
             },
             gradient: Some(|[a, _], x, g, lower| {
                 let other = if *lower { Triangle::Upper } else { Triangle::Lower };
@@ -131,21 +131,22 @@ impl Tensor {
     /// columns to be linearly independent.
     #[track_caller]
     pub fn qr(&self) -> Qr {
-        if let Err(mistake) = self.matrices("qr", false) {
+        if let Err(mistake) = self.check_matrices("qr", false) {
             return Qr { q: mistake.clone(), r: mistake };
         }
         let &[.., m, n] = self.0.shape.dims() else { unreachable!("the operand was checked") };
-        let q = self.narrow(-1, 0, m.min(n)).orthonormal();
+        let q = self.narrow(-1, 0, m.min(n)).q_factor();
         let r = q.t().matmul(self).triu(0);
         Qr { q, r }
     }
 
     /// Returns the X with A · X = `right`, for square matrices `[…, n, n]` and `[…, n, m]` or `[n]`; leading axes
-    /// broadcast. f32 or f64. X and the gradient are NaN if the matrix is singular to working precision: a column is
-    /// a combination of the columns before it, up to 8 · √n units in the last place of its part along them.
+    /// broadcast. f32 or f64. X and the gradient are NaN if the matrix is singular to working precision: an
+    /// element on the diagonal of its QR factor R is at most 8 · √n · ε times the largest element in its column, where
+    /// ε is the machine epsilon.
     #[track_caller]
     pub fn solve(&self, right: &Tensor) -> Tensor {
-        let (a, b) = match self.system("solve", right) {
+        let (a, b) = match self.broadcast_system("solve", right) {
             Ok(system) => system,
             Err(mistake) => return mistake,
         };
@@ -157,7 +158,7 @@ impl Tensor {
             body: |[a, b], ()| [a.lstsq(b)],
             gradient: Some(|[a, _], x, g, ()| {
                 let Qr { q, r } = a.qr();
-                let r = r.or_singular();
+                let r = r.nan_if_singular();
                 let grad = q.matmul(&r.t().solve_triangular(g, Triangle::Lower));
                 [Some(-grad.matmul(&x.t())), Some(grad)]
             }),
@@ -171,7 +172,7 @@ impl Tensor {
     /// `[…, m, l]`; NaN where columns are dependent, as in [`Tensor::solve`].
     #[track_caller]
     pub fn lstsq(&self, right: &Tensor) -> Tensor {
-        if let Err(mistake) = self.matrices("lstsq", false) {
+        if let Err(mistake) = self.check_matrices("lstsq", false) {
             return mistake;
         }
         let &[.., m, n] = self.0.shape.dims() else { unreachable!("the operand was checked") };
@@ -180,19 +181,18 @@ impl Tensor {
             return Tensor::mistake(Error::mistake(message));
         }
         let Qr { q, r } = self.qr();
-        r.or_singular().solve_triangular(&q.t().matmul(right), Triangle::Upper)
+        r.nan_if_singular().solve_triangular(&q.t().matmul(right), Triangle::Upper)
     }
 
     /// Returns upper triangular QR factors `[…, n, n]`, replaced by NaN where an element of the diagonal is only
-    /// rounding: not above 8 · √n units in the last place of the largest element in its column.
-    fn or_singular(&self) -> Tensor {
+    /// rounding: at most 8 · √n machine epsilons times the largest element in its column.
+    fn nan_if_singular(&self) -> Tensor {
         let rank = self.0.shape.ndim();
         let size = self.0.shape.dims()[rank - 1];
-        let unit = if self.dtype() == DType::F64 { f64::EPSILON } else { f64::from(f32::EPSILON) };
         let largest = self.abs().reduced(ReduceOp::Max, vec![rank - 2]).squeeze(-2);
-        let rounding = &largest * largest.literal(8.0 * unit * (size as f64).sqrt());
-        let regular = self.diagonal(0).abs().gt(&rounding).all(-1);
-        self.where_self(&regular.unsqueeze(-1).unsqueeze(-1), &self.literal(f64::NAN))
+        let rounding = &largest * largest.literal(8.0 * epsilon(self.dtype()) * (size as f64).sqrt());
+        let is_regular = self.diagonal(0).abs().gt(&rounding).all(-1);
+        self.where_self(&is_regular.unsqueeze(-1).unsqueeze(-1), &self.literal(f64::NAN))
     }
 
     /// Returns the inverses of square matrices `[…, n, n]`; NaN for singular ones, as in [`Tensor::solve`]. To solve
@@ -200,13 +200,13 @@ impl Tensor {
     #[doc(alias = "inverse")]
     #[track_caller]
     pub fn inv(&self) -> Tensor {
-        match self.matrices("inv", true) {
+        match self.check_matrices("inv", true) {
             Ok(size) => self.solve(&Tensor::eye(size, self.dtype())),
             Err(mistake) => mistake,
         }
     }
 
-    /// Returns the determinants of square matrices: `[…, n, n]` becomes `[…]`. The gradient needs a regular matrix.
+    /// Returns the determinants of square matrices: `[…, n, n]` becomes `[…]`. The gradient needs a nonsingular matrix.
     #[doc(alias = "determinant")]
     #[track_caller]
     pub fn det(&self) -> Tensor {
@@ -216,8 +216,8 @@ impl Tensor {
         }
     }
 
-    /// Returns the signs of the determinants of square matrices and the logarithms of their magnitudes, which do not
-    /// overflow.
+    /// Returns the signs `[…]` of the determinants of square matrices `[…, n, n]` and the natural logarithms of their
+    /// magnitudes, which do not overflow.
     #[doc(alias = "logdet")]
     #[track_caller]
     pub fn slogdet(&self) -> Slogdet {
@@ -243,37 +243,37 @@ impl Tensor {
             }
         };
         let one = || Tensor::eye(size, self.dtype()).expanded(&self.0.shape).with_lengths_of(self);
-        let (mut base, mut left) = (if n < 0 { self.inv() } else { self.clone() }, n.unsigned_abs());
+        let (mut base, mut exponent) = (if n < 0 { self.inv() } else { self.clone() }, n.unsigned_abs());
         let mut power: Option<Tensor> = None;
-        while left > 0 && !base.is_mistake() {
-            if left % 2 == 1 {
+        while exponent > 0 && !base.is_mistake() {
+            if exponent % 2 == 1 {
                 power = Some(power.map_or_else(|| base.clone(), |power| power.matmul(&base)));
             }
-            left /= 2;
-            if left > 0 {
+            exponent /= 2;
+            if exponent > 0 {
                 base = base.matmul(&base);
             }
         }
         if base.is_mistake() { base } else { power.unwrap_or_else(one) }
     }
 
-    /// Returns the diagonal of U, and the sign of the row permutation.
+    /// Returns the diagonal `[…, n]` of the LU factor U, and the sign `[…]` of the row permutation.
     #[track_caller]
     fn pivots(&self, op: &str) -> Result<(Tensor, Tensor), Tensor> {
-        let size = self.matrices(op, true)?;
+        let size = self.check_matrices(op, true)?;
         let [packed, order] = lu::lu_packed(self);
         let (one, minus) = (self.literal(1.0), self.literal(-1.0));
         // Each pair of rows in reversed order (an inversion) flips the sign.
-        let places = Tensor::arange(size);
-        let turned = minus.where_self(&order.unsqueeze(-1).gt(&order.unsqueeze(-2)), &one);
-        let signs = turned.where_self(&places.gt(&places.unsqueeze(1)), &one);
+        let positions = Tensor::arange(size);
+        let signs = minus.where_self(&order.unsqueeze(-1).gt(&order.unsqueeze(-2)), &one);
+        let signs = signs.where_self(&positions.gt(&positions.unsqueeze(1)), &one);
         Ok((packed.diagonal(0), signs.prod(-1).prod(-1)))
     }
 
     /// Checks that this is a batch of matrices of a supported type, square if `square`. Returns the length of the
     /// last axis.
     #[track_caller]
-    fn matrices(&self, op: &str, square: bool) -> Result<usize, Tensor> {
+    fn check_matrices(&self, op: &str, square: bool) -> Result<usize, Tensor> {
         if self.is_mistake() {
             return Err(self.clone());
         }
@@ -288,17 +288,18 @@ impl Tensor {
         Err(Tensor::mistake(Error::mistake(format!("{op}: needs {needed}, not {self:?}"))))
     }
 
-    /// Broadcasts square matrices and right sides to equal leading axes; a vector becomes a column.
+    /// Checks a linear system and broadcasts its square matrices and right sides to equal leading axes; a vector becomes a
+    /// column.
     #[track_caller]
-    fn system(&self, op: &str, right: &Tensor) -> Result<(Tensor, Tensor), Tensor> {
-        let size = self.matrices(op, true)?;
+    fn broadcast_system(&self, op: &str, right: &Tensor) -> Result<(Tensor, Tensor), Tensor> {
+        let size = self.check_matrices(op, true)?;
         if right.is_mistake() {
             return Err(right.clone());
         }
-        let place = Location::caller();
+        let location = Location::caller();
         let wrong = |what: String| {
             let note = format!("left {self:?}, right {right:?}");
-            Err(Tensor::mistake(Error::mistake(format!("{op}: {what}")).note(note).with_location(place)))
+            Err(Tensor::mistake(Error::mistake(format!("{op}: {what}")).note(note).with_location(location)))
         };
         right.check_static(op, 0..right.0.shape.ndim())?;
         let column = if right.0.shape.ndim() == 1 { right.unsqueeze(1) } else { right.clone() };
@@ -315,8 +316,8 @@ impl Tensor {
             Ok(lead) => lead,
             Err(error) => return wrong(error.message().to_string()),
         };
-        let whole = |last: [usize; 2]| Shape::new([lead.dims(), &last].concat());
-        Ok((self.expanded(&whole([size, size])), column.expanded(&whole([size, columns]))))
+        let broadcast = |last: [usize; 2]| Shape::new([lead.dims(), &last].concat());
+        Ok((self.expanded(&broadcast([size, size])), column.expanded(&broadcast([size, columns]))))
     }
 
     /// Removes the column axis of a solution if the right side was a vector.
@@ -324,12 +325,12 @@ impl Tensor {
         if right.0.shape.ndim() == 1 && !self.is_mistake() { self.squeeze(-1) } else { self }
     }
 
-    /// Returns the Q of matrices with at least as many rows as columns.
+    /// Returns the QR factor Q `[…, m, n]` of matrices with m ≥ n.
     #[track_caller]
-    fn orthonormal(&self) -> Tensor {
+    fn q_factor(&self) -> Tensor {
         let [q] = CompositeOp {
             name: "qr",
-            body: |[a], ()| [in_batches(a, orthonormal)],
+            body: |[a], ()| [in_batches(a, q_factor)],
             gradient: Some(|[a], q, g, ()| {
                 let r = q.t().matmul(a).triu(0);
                 let inner = -g.t().matmul(q);
@@ -375,6 +376,11 @@ fn in_batches_of_two(a: &Tensor, b: &Tensor, f: impl Fn(&Tensor, &Tensor) -> Ten
     f(&flat(a), &flat(b)).reshaped(b.0.shape.clone())
 }
 
+/// Returns the machine epsilon of f32 or f64, NumPy's `finfo(dtype).eps`.
+fn epsilon(dtype: DType) -> f64 {
+    if dtype == DType::F64 { f64::EPSILON } else { f64::from(f32::EPSILON) }
+}
+
 /// Returns the size of the first part of a divided matrix: half, rounded up to whole blocks.
 fn split_point(size: usize) -> usize {
     (size / 2).next_multiple_of(BLOCK)
@@ -386,7 +392,7 @@ fn cholesky(a: &Tensor) -> Tensor {
     if size <= BLOCK {
         let [l] = Tensor::custom_kernel(
             kernels::of(a.dtype(), kernels::cholesky::<f32>, kernels::cholesky::<f64>),
-            &[a, &number(size)],
+            &[a, &scalar_arg(size)],
             [a.0.shape.clone()],
             batch * BLOCK,
         );
@@ -400,36 +406,37 @@ fn cholesky(a: &Tensor) -> Tensor {
     Tensor::concat([upper, Tensor::concat([side, below], 2)], 1)
 }
 
-/// Returns the X with L · X = B, for `[batch, n, n]` and `[batch, n, m]`.
+/// Returns the X with L · X = B, for `[batch, n, n]` and `[batch, n, m]`: forward substitution, by a routine if the
+/// device has one.
 fn forward(l: &Tensor, b: &Tensor) -> Tensor {
     l.solve_triangular(b, Triangle::Lower)
 }
 
-/// Like [`forward`], by recursive halves.
-fn forward_by_halves(l: &Tensor, b: &Tensor) -> Tensor {
+/// Like [`forward`], without a routine: divides L into quarters recursively.
+fn forward_recursive(l: &Tensor, b: &Tensor) -> Tensor {
     let &[batch, size, columns] = b.0.shape.dims() else { unreachable!("it has three axes") };
     if size <= BLOCK {
         let [x] = Tensor::custom_kernel(
             kernels::of(l.dtype(), kernels::forward::<f32>, kernels::forward::<f64>),
-            &[l, b, &number(size), &number(columns)],
+            &[l, b, &scalar_arg(size), &scalar_arg(columns)],
             [b.0.shape.clone()],
             batch * columns,
         );
         return x;
     }
     let (first, rest) = (split_point(size), size - split_point(size));
-    let top = forward_by_halves(&l.block([0, 0], [first, first]), &b.narrow(1, 0, first));
-    let left = b.narrow(1, first, rest) - l.block([first, 0], [rest, first]).matmul(&top);
-    let below = forward_by_halves(&l.block([first, first], [rest, rest]), &left);
+    let top = forward_recursive(&l.block([0, 0], [first, first]), &b.narrow(1, 0, first));
+    let reduced = b.narrow(1, first, rest) - l.block([first, 0], [rest, first]).matmul(&top);
+    let below = forward_recursive(&l.block([first, first], [rest, rest]), &reduced);
     Tensor::concat([top, below], 1)
 }
 
 /// Returns the X with U · X = B, for upper triangular matrices: forward substitution in reversed order.
-fn backward_by_halves(u: &Tensor, b: &Tensor) -> Tensor {
-    forward_by_halves(&u.flip(1).flip(2), &b.flip(1)).flip(1)
+fn backward_recursive(u: &Tensor, b: &Tensor) -> Tensor {
+    forward_recursive(&u.flip(1).flip(2), &b.flip(1)).flip(1)
 }
 
-/// Like [`backward_by_halves`], possibly with a routine.
+/// Like [`backward_recursive`], by a routine if the device has one.
 fn backward(u: &Tensor, b: &Tensor) -> Tensor {
     u.solve_triangular(b, Triangle::Upper)
 }
@@ -439,44 +446,44 @@ fn backward(u: &Tensor, b: &Tensor) -> Tensor {
 fn reflectors(a: &Tensor) -> Vec<Tensor> {
     // Squares of numbers up to 1 do not overflow. Each column is scaled separately, so that none vanishes next to
     // another; this does not change Q.
-    let size = a.abs().reduced(ReduceOp::Max, vec![1]);
-    let size = size.where_self(&size.is_finite().bitwise_and(&size.gt(&size.literal(0.0))), &size.literal(1.0));
-    let mut rest = a / size;
-    let mut found = Vec::new();
+    let scale = a.abs().reduced(ReduceOp::Max, vec![1]);
+    let is_valid = scale.is_finite().bitwise_and(&scale.gt(&scale.literal(0.0)));
+    let mut rest = a / scale.where_self(&is_valid, &scale.literal(1.0));
+    let mut panels = Vec::new();
     loop {
         let &[batch, rows, columns] = rest.0.shape.dims() else { unreachable!("it has three axes") };
         let width = columns.min(BLOCK);
         let panel = rest.narrow(2, 0, width);
-        let [changed] = Tensor::custom_kernel(
+        let [factored] = Tensor::custom_kernel(
             kernels::of(a.dtype(), kernels::reflect::<f32>, kernels::reflect::<f64>),
-            &[&panel, &number(rows), &number(width)],
+            &[&panel, &scalar_arg(rows), &scalar_arg(width)],
             [panel.0.shape.clone()],
             batch * BLOCK,
         );
-        let v = changed.tril(0);
+        let v = factored.tril(0);
         if columns == width {
-            found.push(v);
-            return found;
+            panels.push(v);
+            return panels;
         }
         let right = rest.narrow(2, width, columns - width);
-        let moved = &right - v.matmul(&forward(&accumulated(&v), &v.t().matmul(&right)));
-        rest = moved.narrow(1, width, rows - width);
-        found.push(v);
+        let reflected = &right - v.matmul(&forward(&compact_wy_inverse(&v), &v.t().matmul(&right)));
+        rest = reflected.narrow(1, width, rows - width);
+        panels.push(v);
     }
 }
 
-/// Returns the inverse of Tᵀ, a lower triangular matrix: for reflections v₁, v₂ … in the columns of V their product
-/// is I - V·T·Vᵀ.
-fn accumulated(v: &Tensor) -> Tensor {
+/// Returns the inverse of Tᵀ, a lower triangular matrix, in the compact WY form I - V·T·Vᵀ of the product of the
+/// reflections whose vectors are the columns of V.
+fn compact_wy_inverse(v: &Tensor) -> Tensor {
     v.t().matmul(v).tril(-1) + Tensor::eye(v.0.shape.dims()[2], v.dtype())
 }
 
 /// Returns the Q of `[batch, m, n]`, m ≥ n: the product of the reflections, applied to the first columns of the
 /// identity.
-fn orthonormal(a: &Tensor) -> Tensor {
-    let found = reflectors(a);
+fn q_factor(a: &Tensor) -> Tensor {
+    let panels = reflectors(a);
     let mut q: Option<Tensor> = None;
-    for v in found.iter().rev() {
+    for v in panels.iter().rev() {
         let &[batch, rows, width] = v.0.shape.dims() else { unreachable!("it has three axes") };
         let one = Tensor::eye(width, v.dtype()).expanded(&[batch, width, width].into());
         let start = match &q {
@@ -486,13 +493,13 @@ fn orthonormal(a: &Tensor) -> Tensor {
                 one.pad(&[(0, 0), (0, rows - width), (0, columns)]) + q.pad(&[(0, 0), (width, 0), (width, 0)])
             }
         };
-        let turned = backward(&accumulated(v).t(), &v.t().matmul(&start));
-        q = Some(&start - v.matmul(&turned));
+        let reflected = backward(&compact_wy_inverse(v).t(), &v.t().matmul(&start));
+        q = Some(&start - v.matmul(&reflected));
     }
     q.expect("there is a column")
 }
 
-/// Creates a scalar argument of a kernel.
-fn number(value: usize) -> Tensor {
+/// Creates a u32 scalar argument of a kernel.
+fn scalar_arg(value: usize) -> Tensor {
     Tensor::constant(Scalar::from(value as u32))
 }

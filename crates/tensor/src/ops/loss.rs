@@ -144,7 +144,7 @@ impl Tensor {
             let message = "nll_loss: needs log-probabilities [batch, classes, …] and integer classes [batch, …]";
             return Tensor::mistake(Error::mistake(message).note(format!("left {self:?}, right {target:?}")));
         }
-        if let Err(mistake) = self.has_fractions("nll_loss") {
+        if let Err(mistake) = self.check_float("nll_loss") {
             return mistake;
         }
         if self.0.shape.ndim() > 2 {

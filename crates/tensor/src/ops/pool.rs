@@ -52,7 +52,7 @@ impl Tensor {
     #[doc(alias = "avg_pool3d")]
     #[track_caller]
     pub fn avg_pool<const N: usize>(&self, window: &Window<N>) -> Tensor {
-        if let Err(mistake) = self.has_fractions("avg_pool") {
+        if let Err(mistake) = self.check_float("avg_pool") {
             return mistake;
         }
         let (padded, window) = (self.padded_with(&window.padding, 0.0), &window.of_padded());
@@ -78,7 +78,7 @@ impl Tensor {
     #[doc(alias = "adaptive_avg_pool3d")]
     #[track_caller]
     pub fn adaptive_avg_pool<const N: usize>(&self, output_size: [usize; N]) -> Tensor {
-        if let Err(mistake) = self.has_fractions("adaptive_avg_pool") {
+        if let Err(mistake) = self.check_float("adaptive_avg_pool") {
             return mistake;
         }
         self.in_f32(|x| x.adaptive_pool(output_size, ReduceOp::Sum))

@@ -133,12 +133,12 @@ impl Tensor {
     #[track_caller]
     fn mean_axes(&self, op: &str, axes: impl Into<Axes>) -> Result<ReduceAxes, Tensor> {
         let axes = self.reduce_axes(op, axes)?;
-        self.has_fractions(op).map(|()| axes)
+        self.check_float(op).map(|()| axes)
     }
 
     /// Checks that the element type is a float.
     #[track_caller]
-    pub(crate) fn has_fractions(&self, op: &str) -> Result<(), Tensor> {
+    pub(crate) fn check_float(&self, op: &str) -> Result<(), Tensor> {
         if self.is_mistake() || self.dtype().is_float() {
             return Ok(());
         }

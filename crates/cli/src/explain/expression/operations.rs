@@ -39,10 +39,10 @@ macro_rules! operations {
             parameters: &[$(Parameter {
                 name: stringify!($parameter),
                 default: operations!(@shown $($default)?),
-                many: <$kind as Argument>::MANY,
+                is_variadic: <$kind as Argument>::IS_VARIADIC,
             }),*],
             apply: |args: &CallArgs| {
-                $(let $parameter: $kind = args.take(stringify!($parameter), operations!(@default $($default)?))?;)*
+                $(let $parameter: $kind = args.get(stringify!($parameter), operations!(@default $($default)?))?;)*
                 Ok(Value::from($made))
             },
         }

@@ -10,13 +10,13 @@ use panoply::{Axes, DType, Eig, Eigh, FftNorm, Lu, Operand, Qr, Reduction, Slogd
 pub enum Value {
     Tensor(Tensor),
     Number(f64),
-    Text(String),
-    Truth(bool),
+    String(String),
+    Bool(bool),
     List(Vec<Value>),
     /// `..`, all axes.
     All,
     /// `none`, an omitted argument.
-    Nothing,
+    None,
 }
 
 impl Value {
@@ -25,11 +25,11 @@ impl Value {
         match self {
             Value::Tensor(_) => "a tensor".to_string(),
             Value::Number(number) => number.to_string(),
-            Value::Text(text) => format!("\"{text}\""),
-            Value::Truth(truth) => truth.to_string(),
+            Value::String(text) => format!("\"{text}\""),
+            Value::Bool(value) => value.to_string(),
             Value::List(values) => format!("[{}]", values.iter().map(Value::summary).collect::<Vec<_>>().join(", ")),
             Value::All => "`..`".to_string(),
-            Value::Nothing => "none".to_string(),
+            Value::None => "none".to_string(),
         }
     }
 
@@ -38,7 +38,7 @@ impl Value {
         match self {
             Value::Tensor(tensor) => vec![tensor.clone()],
             Value::List(values) => values.iter().flat_map(Value::tensors).collect(),
-            Value::Number(_) | Value::Text(_) | Value::Truth(_) | Value::All | Value::Nothing => Vec::new(),
+            Value::Number(_) | Value::String(_) | Value::Bool(_) | Value::All | Value::None => Vec::new(),
         }
     }
 }
@@ -89,107 +89,103 @@ impl AxesArg {
 /// A type that an operation accepts as an argument.
 pub trait Argument: Sized {
     /// Description of the type in messages.
-    const WHAT: &'static str;
-    /// True if several consecutive values can form the argument.
-    const MANY: bool = false;
-    /// Converts a value. A number takes the element type of the tensor `beside` it, or becomes that tensor's error.
-    fn of(value: &Value, beside: Option<&Tensor>) -> Option<Self>;
+    const EXPECTED: &'static str;
+    /// True if several consecutive positional values can form the argument, as in `permute(x, 1, 0)`.
+    const IS_VARIADIC: bool = false;
+    /// Converts a value; `None` if it has another type. A number that becomes a tensor takes the element type of `like`, or its error.
+    fn of(value: &Value, like: Option<&Tensor>) -> Option<Self>;
 }
 
 impl Argument for Tensor {
-    const WHAT: &'static str = "a tensor";
+    const EXPECTED: &'static str = "a tensor";
 
-    fn of(value: &Value, beside: Option<&Tensor>) -> Option<Tensor> {
+    fn of(value: &Value, like: Option<&Tensor>) -> Option<Tensor> {
         match value {
             Value::Tensor(tensor) => Some(tensor.clone()),
             Value::Number(number) => {
-                Some(beside.map_or_else(|| Tensor::scalar(*number as f32), |beside| beside.scalar_like(*number)))
+                Some(like.map_or_else(|| Tensor::scalar(*number as f32), |like| like.scalar_like(*number)))
             }
-            Value::Text(_) | Value::Truth(_) | Value::List(_) | Value::All | Value::Nothing => None,
+            Value::String(_) | Value::Bool(_) | Value::List(_) | Value::All | Value::None => None,
         }
     }
 }
 
 impl Argument for Operand {
-    const WHAT: &'static str = "a tensor or a number";
+    const EXPECTED: &'static str = "a tensor or a number";
 
-    fn of(value: &Value, beside: Option<&Tensor>) -> Option<Operand> {
+    fn of(value: &Value, like: Option<&Tensor>) -> Option<Operand> {
         match value {
             Value::Number(number) => Some((*number).into()),
-            Value::Tensor(_) | Value::Text(_) | Value::Truth(_) | Value::List(_) | Value::All | Value::Nothing => {
-                Tensor::of(value, beside).map(Operand::Tensor)
+            Value::Tensor(_) | Value::String(_) | Value::Bool(_) | Value::List(_) | Value::All | Value::None => {
+                Tensor::of(value, like).map(Operand::Tensor)
             }
         }
     }
 }
 
 impl Argument for f64 {
-    const WHAT: &'static str = "a number";
+    const EXPECTED: &'static str = "a number";
 
     fn of(value: &Value, _: Option<&Tensor>) -> Option<f64> {
         match value {
             Value::Number(number) => Some(*number),
-            Value::Tensor(_) | Value::Text(_) | Value::Truth(_) | Value::List(_) | Value::All | Value::Nothing => None,
+            Value::Tensor(_) | Value::String(_) | Value::Bool(_) | Value::List(_) | Value::All | Value::None => None,
         }
     }
 }
 
 impl Argument for isize {
-    const WHAT: &'static str = "an integer";
+    const EXPECTED: &'static str = "an integer";
 
-    fn of(value: &Value, beside: Option<&Tensor>) -> Option<isize> {
-        f64::of(value, beside)
-            .filter(|number| number.fract() == 0.0 && number.abs() < 1e15)
-            .map(|number| number as isize)
+    fn of(value: &Value, like: Option<&Tensor>) -> Option<isize> {
+        f64::of(value, like).filter(|number| number.fract() == 0.0 && number.abs() < 1e15).map(|number| number as isize)
     }
 }
 
 impl Argument for usize {
-    const WHAT: &'static str = "a non-negative integer";
+    const EXPECTED: &'static str = "a non-negative integer";
 
-    fn of(value: &Value, beside: Option<&Tensor>) -> Option<usize> {
-        isize::of(value, beside).and_then(|number| number.try_into().ok())
+    fn of(value: &Value, like: Option<&Tensor>) -> Option<usize> {
+        isize::of(value, like).and_then(|number| number.try_into().ok())
     }
 }
 
 impl Argument for bool {
-    const WHAT: &'static str = "true or false";
+    const EXPECTED: &'static str = "true or false";
 
     fn of(value: &Value, _: Option<&Tensor>) -> Option<bool> {
         match value {
-            Value::Truth(truth) => Some(*truth),
-            Value::Tensor(_) | Value::Text(_) | Value::Number(_) | Value::List(_) | Value::All | Value::Nothing => None,
+            Value::Bool(value) => Some(*value),
+            Value::Tensor(_) | Value::String(_) | Value::Number(_) | Value::List(_) | Value::All | Value::None => None,
         }
     }
 }
 
 impl Argument for String {
-    const WHAT: &'static str = "a string in quotes";
+    const EXPECTED: &'static str = "a string in quotes";
 
     fn of(value: &Value, _: Option<&Tensor>) -> Option<String> {
         match value {
-            Value::Text(text) => Some(text.clone()),
-            Value::Tensor(_) | Value::Truth(_) | Value::Number(_) | Value::List(_) | Value::All | Value::Nothing => {
-                None
-            }
+            Value::String(text) => Some(text.clone()),
+            Value::Tensor(_) | Value::Bool(_) | Value::Number(_) | Value::List(_) | Value::All | Value::None => None,
         }
     }
 }
 
 impl Argument for DType {
-    const WHAT: &'static str = "an element type, such as f16";
+    const EXPECTED: &'static str = "an element type, such as f16";
 
-    fn of(value: &Value, beside: Option<&Tensor>) -> Option<DType> {
-        let name = String::of(value, beside)?;
+    fn of(value: &Value, like: Option<&Tensor>) -> Option<DType> {
+        let name = String::of(value, like)?;
         DType::ALL.into_iter().find(|dtype| dtype.name().eq_ignore_ascii_case(&name))
     }
 }
 
 impl Argument for FftNorm {
-    const WHAT: &'static str = "\"backward\", \"forward\" or \"ortho\"";
+    const EXPECTED: &'static str = "\"backward\", \"forward\" or \"ortho\"";
 
-    fn of(value: &Value, beside: Option<&Tensor>) -> Option<FftNorm> {
-        match String::of(value, beside)?.as_str() {
+    fn of(value: &Value, like: Option<&Tensor>) -> Option<FftNorm> {
+        match String::of(value, like)?.as_str() {
             "backward" => Some(FftNorm::Backward),
             "forward" => Some(FftNorm::Forward),
             "ortho" => Some(FftNorm::Ortho),
@@ -199,10 +195,10 @@ impl Argument for FftNorm {
 }
 
 impl Argument for Reduction {
-    const WHAT: &'static str = "\"none\", \"mean\" or \"sum\"";
+    const EXPECTED: &'static str = "\"none\", \"mean\" or \"sum\"";
 
-    fn of(value: &Value, beside: Option<&Tensor>) -> Option<Reduction> {
-        match String::of(value, beside)?.as_str() {
+    fn of(value: &Value, like: Option<&Tensor>) -> Option<Reduction> {
+        match String::of(value, like)?.as_str() {
             "none" => Some(Reduction::None),
             "mean" => Some(Reduction::Mean),
             "sum" => Some(Reduction::Sum),
@@ -218,10 +214,10 @@ pub enum ResizeMode {
 }
 
 impl Argument for ResizeMode {
-    const WHAT: &'static str = "\"nearest\" or \"bilinear\"";
+    const EXPECTED: &'static str = "\"nearest\" or \"bilinear\"";
 
-    fn of(value: &Value, beside: Option<&Tensor>) -> Option<ResizeMode> {
-        match String::of(value, beside)?.as_str() {
+    fn of(value: &Value, like: Option<&Tensor>) -> Option<ResizeMode> {
+        match String::of(value, like)?.as_str() {
             "nearest" => Some(ResizeMode::Nearest),
             "bilinear" => Some(ResizeMode::Bilinear),
             _ => None,
@@ -230,14 +226,14 @@ impl Argument for ResizeMode {
 }
 
 impl<T: Argument> Argument for Vec<T> {
-    const WHAT: &'static str = "a list, such as [2, 3]";
-    const MANY: bool = true;
+    const EXPECTED: &'static str = "a list, such as [2, 3]";
+    const IS_VARIADIC: bool = true;
 
-    fn of(value: &Value, beside: Option<&Tensor>) -> Option<Vec<T>> {
+    fn of(value: &Value, like: Option<&Tensor>) -> Option<Vec<T>> {
         match value {
-            Value::List(values) => values.iter().map(|value| T::of(value, beside)).collect(),
-            Value::Tensor(_) | Value::Text(_) | Value::Truth(_) | Value::Number(_) | Value::All | Value::Nothing => {
-                Some(vec![T::of(value, beside)?])
+            Value::List(values) => values.iter().map(|value| T::of(value, like)).collect(),
+            Value::Tensor(_) | Value::String(_) | Value::Bool(_) | Value::Number(_) | Value::All | Value::None => {
+                Some(vec![T::of(value, like)?])
             }
         }
     }
@@ -245,41 +241,38 @@ impl<T: Argument> Argument for Vec<T> {
 
 /// A single number is repeated for each axis.
 impl<T: Argument + Copy, const N: usize> Argument for [T; N] {
-    const WHAT: &'static str = "a number or one per axis, such as [2, 3]";
+    const EXPECTED: &'static str = "a number or one per axis, such as [2, 3]";
 
-    fn of(value: &Value, beside: Option<&Tensor>) -> Option<[T; N]> {
-        match T::of(value, beside) {
+    fn of(value: &Value, like: Option<&Tensor>) -> Option<[T; N]> {
+        match T::of(value, like) {
             Some(number) => Some([number; N]),
-            None => Vec::<T>::of(value, beside)?.try_into().ok(),
+            None => Vec::<T>::of(value, like)?.try_into().ok(),
         }
     }
 }
 
 impl<T: Argument> Argument for Option<T> {
-    const WHAT: &'static str = T::WHAT;
+    const EXPECTED: &'static str = T::EXPECTED;
 
-    fn of(value: &Value, beside: Option<&Tensor>) -> Option<Option<T>> {
+    fn of(value: &Value, like: Option<&Tensor>) -> Option<Option<T>> {
         match value {
-            Value::Nothing => Some(None),
-            Value::Tensor(_) | Value::Text(_) | Value::Truth(_) | Value::Number(_) | Value::List(_) | Value::All => {
-                T::of(value, beside).map(Some)
+            Value::None => Some(None),
+            Value::Tensor(_) | Value::String(_) | Value::Bool(_) | Value::Number(_) | Value::List(_) | Value::All => {
+                T::of(value, like).map(Some)
             }
         }
     }
 }
 
 impl Argument for AxesArg {
-    const WHAT: &'static str = "an axis, a list of axes, or `..` for all";
+    const EXPECTED: &'static str = "an axis, a list of axes, or `..` for all";
 
-    fn of(value: &Value, beside: Option<&Tensor>) -> Option<AxesArg> {
+    fn of(value: &Value, like: Option<&Tensor>) -> Option<AxesArg> {
         match value {
             Value::All => Some(AxesArg(None)),
-            Value::Tensor(_)
-            | Value::Text(_)
-            | Value::Truth(_)
-            | Value::Number(_)
-            | Value::List(_)
-            | Value::Nothing => Vec::of(value, beside).map(|axes| AxesArg(Some(axes))),
+            Value::Tensor(_) | Value::String(_) | Value::Bool(_) | Value::Number(_) | Value::List(_) | Value::None => {
+                Vec::of(value, like).map(|axes| AxesArg(Some(axes)))
+            }
         }
     }
 }
@@ -287,9 +280,10 @@ impl Argument for AxesArg {
 /// A parameter of an operation.
 pub struct Parameter {
     pub name: &'static str,
-    /// The default value as written in the row.
+    /// The default value as written in the table of operations.
     pub default: Option<&'static str>,
-    pub many: bool,
+    /// See [`Argument::IS_VARIADIC`].
+    pub is_variadic: bool,
 }
 
 /// An operation that can be called in an expression.
@@ -311,65 +305,71 @@ impl Operation {
     }
 
     /// Applies the operation to positional and keyword arguments.
-    pub fn applied(&self, by_place: Vec<Value>, by_name: Vec<(String, Value)>) -> Result<Value, String> {
-        let mut given = CallArgs { values: BTreeMap::new(), beside: beside(&by_place, &by_name) };
-        let count = by_place.len();
-        let mut places = by_place.into_iter().peekable();
+    ///
+    /// # Errors
+    /// If arguments are missing, unknown, repeated or of another type.
+    pub fn call(&self, positional: Vec<Value>, keywords: Vec<(String, Value)>) -> Result<Value, String> {
+        let mut args = CallArgs { values: BTreeMap::new(), like: first_tensor(&positional, &keywords) };
+        let count = positional.len();
+        let mut positional = positional.into_iter().peekable();
         for (index, parameter) in self.parameters.iter().enumerate() {
-            let Some(value) = places.next() else { break };
-            // A parameter that takes several values consumes the following values of the same type, except those that later
-            // parameters without a default need.
+            let Some(value) = positional.next() else { break };
+            // A variadic parameter consumes the following values of the same type, except those that later parameters without a
+            // default need.
             let is_needed =
-                |later: &&Parameter| later.default.is_none() && by_name.iter().all(|(name, _)| name != later.name);
+                |later: &&Parameter| later.default.is_none() && keywords.iter().all(|(name, _)| name != later.name);
             let needed = self.parameters[index + 1..].iter().filter(is_needed).count();
-            let is_open = parameter.many && !matches!(value, Value::List(_) | Value::All);
-            let sort = discriminant(&value);
-            let mut run = vec![value];
-            while places.len() > needed {
-                let Some(next) = places.next_if(|next| is_open && discriminant(next) == sort) else { break };
-                run.push(next);
+            let is_variadic = parameter.is_variadic && !matches!(value, Value::List(_) | Value::All);
+            let variant = discriminant(&value);
+            let mut values = vec![value];
+            while positional.len() > needed {
+                let Some(next) = positional.next_if(|next| is_variadic && discriminant(next) == variant) else { break };
+                values.push(next);
             }
-            let value = if run.len() == 1 { run.remove(0) } else { Value::List(run) };
-            given.values.insert(parameter.name, value);
+            let value = if values.len() == 1 { values.remove(0) } else { Value::List(values) };
+            args.values.insert(parameter.name, value);
         }
-        if places.next().is_some() {
+        if positional.next().is_some() {
             return Err(format!("it takes {}, but {count} values were given", self.signature()));
         }
-        for (name, value) in by_name {
+        for (name, value) in keywords {
             let Some(parameter) = self.parameters.iter().find(|parameter| parameter.name == name) else {
                 return Err(format!("unknown argument {name}; it takes {}", self.signature()));
             };
-            if given.values.insert(parameter.name, value).is_some() {
+            if args.values.insert(parameter.name, value).is_some() {
                 return Err(format!("{name} is given twice"));
             }
         }
-        let missing =
-            |parameter: &&Parameter| parameter.default.is_none() && !given.values.contains_key(parameter.name);
+        let missing = |parameter: &&Parameter| parameter.default.is_none() && !args.values.contains_key(parameter.name);
         match self.parameters.iter().find(missing) {
             Some(parameter) => Err(format!("{} is missing; it takes {}", parameter.name, self.signature())),
-            None => (self.apply)(&given),
+            None => (self.apply)(&args),
         }
     }
 }
 
-/// Returns the first tensor that is not a condition; numbers take its element type.
-pub fn beside(by_place: &[Value], by_name: &[(String, Value)]) -> Option<Tensor> {
-    let mut values = by_place.iter().chain(by_name.iter().map(|(_, value)| value)).flat_map(Value::tensors);
+/// Returns the first tensor that is not of bools, whose element type numbers take.
+pub fn first_tensor(positional: &[Value], keywords: &[(String, Value)]) -> Option<Tensor> {
+    let mut values = positional.iter().chain(keywords.iter().map(|(_, value)| value)).flat_map(Value::tensors);
     values.find(|tensor| tensor.dtype() != DType::Bool)
 }
 
 /// The arguments of a call.
 pub struct CallArgs {
     values: BTreeMap<&'static str, Value>,
-    beside: Option<Tensor>,
+    /// The tensor whose element type numbers take.
+    like: Option<Tensor>,
 }
 
 impl CallArgs {
     /// Returns the argument of this name, or its default.
-    pub fn take<T: Argument>(&self, name: &str, default: Option<T>) -> Result<T, String> {
+    ///
+    /// # Errors
+    /// If it has another type, or is missing and has no default.
+    pub fn get<T: Argument>(&self, name: &str, default: Option<T>) -> Result<T, String> {
         match (self.values.get(name), default) {
-            (Some(value), _) => T::of(value, self.beside.as_ref())
-                .ok_or_else(|| format!("{name} must be {}, not {}", T::WHAT, value.summary())),
+            (Some(value), _) => T::of(value, self.like.as_ref())
+                .ok_or_else(|| format!("{name} must be {}, not {}", T::EXPECTED, value.summary())),
             (None, Some(default)) => Ok(default),
             (None, None) => Err(format!("{name} is missing")),
         }

@@ -10,7 +10,7 @@ use super::super::ReadBudget;
 use super::super::csv::CsvTable;
 use super::super::dates::{ColumnDates, DateOrder};
 use super::super::labels::label_key;
-use super::super::numbers::{date, date_text, number};
+use super::super::numbers::{date, number, stored_time_text};
 use super::super::reader::ReadOptions;
 use super::columns::{is_missing, lacks_number};
 use super::{Roles, read_table};
@@ -119,7 +119,7 @@ impl Dates {
     /// Returns a cell as a date.
     fn text(&self, cell: &str) -> String {
         let stored = match self {
-            Dates::Stored => number(cell).and_then(date_text),
+            Dates::Stored => stored_time_text(cell),
             Dates::Iso | Dates::Ordered(_) => None,
         };
         stored.unwrap_or_else(|| cell.to_string())

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::super::csv::CsvTable;
-use super::super::numbers::{date_text, number};
+use super::super::numbers::stored_time_text;
 
 /// A table with the rows of its examples, one example after another.
 #[derive(Clone, Debug, PartialEq)]
@@ -56,7 +56,7 @@ impl TableRows {
     pub fn text(&self, row: usize, column: usize) -> Cow<'_, str> {
         let text = self.table.text(self.rows[row].0, column);
         match self.table.stores_times(column) {
-            true => number(&text).and_then(date_text).map_or(text, Cow::Owned),
+            true => stored_time_text(&text).map_or(text, Cow::Owned),
             false => text,
         }
     }

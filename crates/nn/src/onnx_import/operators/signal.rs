@@ -1,10 +1,10 @@
-//! Fourier transforms and windows of signals.
+//! Discrete Fourier transforms, window functions and mel filters.
 
 use panoply_tensor::{DType, Error, Result, Tensor, Window};
 
 use super::{Operands, Operator, Results, axis_of, unsupported};
 
-/// Attributes of all windows.
+/// Attributes of all window functions.
 const WINDOW: &[&str] = &["output_datatype", "periodic"];
 
 /// Name, attributes and rule of each operator.
@@ -21,7 +21,7 @@ fn output_dtype(o: &Operands<'_>) -> Result<DType> {
     Ok(o.dtype("output_datatype")?.unwrap_or(DType::F32))
 }
 
-/// Returns a sum of cosines with these coefficients over the length in operand 0.
+/// Returns a cosine-sum window, Σ coefficients[n] · cos(2π · n · position / period), of the length in operand 0.
 fn window(o: &Operands<'_>, coefficients: &[f64]) -> Result<Results> {
     let length = o.number(0)?.and_then(|length| usize::try_from(length).ok()).filter(|length| *length <= 1 << 24);
     let length = length.ok_or_else(|| Error::corrupt("the length of the window is not valid"))?;
@@ -35,16 +35,16 @@ fn window(o: &Operands<'_>, coefficients: &[f64]) -> Result<Results> {
     Ok(Tensor::from_slice(&values, [length]).cast(output_dtype(o)?).into())
 }
 
-/// Makes the last axis complex: `[…, 1]` becomes `[…, 2]`.
+/// Adds imaginary parts of 0 to a real signal: `[…, 1]` becomes `[…, 2]`; a complex signal `[…, 2]` is unchanged.
 fn complex(x: &Tensor) -> Result<Tensor> {
     match x.shape()?.dims().last() {
         Some(1) => Ok(Tensor::concat([x.clone(), x.zeros_like()], -1)),
         Some(2) => Ok(x.clone()),
-        _ => Err(Error::corrupt("the last axis of a signal must have one or two components")),
+        _ => Err(Error::corrupt("the last axis of a signal must have length 1 (real) or 2 (real and imaginary part)")),
     }
 }
 
-/// Cuts or pads an axis with zeros at its end.
+/// Truncates an axis, or pads it with zeros at its end.
 fn with_length(x: &Tensor, axis: usize, length: usize) -> Result<Tensor> {
     let dims = x.shape()?.dims();
     let mut widths = vec![(0, 0); dims.len()];
@@ -52,6 +52,7 @@ fn with_length(x: &Tensor, axis: usize, length: usize) -> Result<Tensor> {
     Ok(x.pad(&widths).narrow(axis as isize, 0, length))
 }
 
+/// Operands: signal, length of the transform, axis (since opset 20).
 fn dft(o: &Operands<'_>) -> Result<Results> {
     let (dims, x) = (o.dims(0)?, o.x(0)?);
     let rank = dims.len();
@@ -61,7 +62,7 @@ fn dft(o: &Operands<'_>) -> Result<Results> {
     };
     let axis = axis_of(axis, rank)?;
     if axis + 1 >= rank {
-        return Err(Error::corrupt("a transform along the axis of the components is not possible"));
+        return Err(Error::corrupt("a DFT along the last axis, that of real and imaginary parts, is not possible"));
     }
     let length = match o.number(1)? {
         Some(length) => {
@@ -71,17 +72,17 @@ fn dft(o: &Operands<'_>) -> Result<Results> {
     };
     let (is_inverse, is_onesided) = (o.flag("inverse", false), o.flag("onesided", false));
     if is_inverse && is_onesided {
-        let half = with_length(&complex(x)?, axis, length / 2 + 1)?;
-        return Ok(half.irfft(length, axis as isize - rank as isize + 1).unsqueeze(-1).into());
+        let spectrum = with_length(&complex(x)?, axis, length / 2 + 1)?;
+        return Ok(spectrum.irfft(length, axis as isize - rank as isize + 1).unsqueeze(-1).into());
     }
     let signal = with_length(&complex(x)?, axis, length)?;
-    // The axis of the components does not count.
+    // Relative to the end of the complex tensor, which has no axis of real and imaginary parts.
     let at = axis as isize - rank as isize + 1;
     let y = if is_inverse { signal.ifft(at) } else { signal.fft(at) };
     Ok(if is_onesided { y.narrow(axis as isize, 0, length / 2 + 1) } else { y }.into())
 }
 
-/// Returns transforms of overlapping frames. Operands: signal, distance of the frames, window, length of the frames.
+/// Returns the short-time Fourier transform, `[batch, frames, frequencies, 2]`. Operands: signal, frame step, window, frame length.
 fn stft(o: &Operands<'_>) -> Result<Results> {
     let signal = match o.dims(0)?.len() {
         2 => o.x(0)?.unsqueeze(-1),
@@ -96,7 +97,7 @@ fn stft(o: &Operands<'_>) -> Result<Results> {
     let step = usize::try_from(step).unwrap_or(0);
     if step == 0 || frame == 0 || frame > samples {
         return Err(Error::corrupt(format!(
-            "frames of {frame} samples in steps of {step} do not fit {samples} samples"
+            "an STFT with frame length {frame} and frame step {step} is not possible for {samples} samples"
         )));
     }
     let windows = Window { stride: [step], ..Window::new([frame]) };
@@ -113,13 +114,13 @@ fn mel_weights(o: &Operands<'_>) -> Result<Results> {
     let [bins, length, rate] = [o.number(0)?, o.number(1)?, o.number(2)?].map(|value| value.unwrap_or(0));
     let [low, high] = [o.reals(3)?, o.reals(4)?].map(|values| values.first().copied().unwrap_or(0.0));
     if !(1..=1 << 16).contains(&bins) || !(1..=1 << 24).contains(&length) || rate < 1 {
-        return Err(unsupported(format!("a matrix of {bins} mel filters for a transform of {length}")));
+        return Err(unsupported(format!("{bins} mel filters for a DFT of length {length} at a sample rate of {rate}")));
     }
     let (filters, frequencies) = (bins as usize, length as usize / 2 + 1);
     super::numel(&[filters, frequencies])
         .ok()
         .filter(|count| *count <= 1 << 26)
-        .ok_or_else(|| unsupported("a matrix of this size"))?;
+        .ok_or_else(|| unsupported(format!("a mel weight matrix of {frequencies} × {filters}")))?;
     let mel = |frequency: f64| 2595.0 * (1.0 + frequency / 700.0).log10();
     let (start, step) = (mel(low), (mel(high) - mel(low)) / (bins + 2) as f64);
     let bin = |n: usize| {

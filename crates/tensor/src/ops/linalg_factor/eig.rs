@@ -6,7 +6,7 @@
 use panoply_ir::Shape;
 use panoply_ir::kernel::ReduceOp;
 
-use super::{kernels, number, schur};
+use super::{kernels, scalar_arg, schur};
 use crate::call::CompositeOp;
 use crate::ops::axes::KeepDim;
 use crate::tensor::Tensor;
@@ -49,7 +49,7 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn eig(&self) -> Eig {
-        if let Err(mistake) = self.matrices("eig", true) {
+        if let Err(mistake) = self.check_matrices("eig", true) {
             return Eig { values: mistake.clone(), vectors: mistake };
         }
         let [values, vectors] =
@@ -170,13 +170,13 @@ fn eig(a: &Tensor) -> [Tensor; 2] {
     let one = Tensor::eye(n, a.dtype()).expanded(&Shape::from([a.batch(), n, n]));
     let [t, z] = Tensor::custom_kernel(
         kernels::of(a.dtype(), schur::schur::<f32>, schur::schur::<f64>),
-        &[&imaginary(&(&a / &size)), &imaginary(&one), &number(n), &number(STEPS_PER_ROW * n.max(10))],
+        &[&imaginary(&(&a / &size)), &imaginary(&one), &scalar_arg(n), &scalar_arg(STEPS_PER_ROW * n.max(10))],
         [planes.clone(), planes.clone()],
         a.batch() * kernels::BLOCK,
     );
     let [x] = Tensor::custom_kernel(
         kernels::of(a.dtype(), schur::triangular_vectors::<f32>, schur::triangular_vectors::<f64>),
-        &[&Tensor::zeros(planes.clone(), a.dtype()), &t, &number(n)],
+        &[&Tensor::zeros(planes.clone(), a.dtype()), &t, &scalar_arg(n)],
         [planes],
         a.batch() * n,
     );

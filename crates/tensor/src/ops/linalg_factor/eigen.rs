@@ -5,7 +5,7 @@
 use panoply_ir::Shape;
 use panoply_ir::routine::{self, Routine};
 
-use super::{kernels, number};
+use super::{kernels, scalar_arg};
 use crate::call::CompositeOp;
 use crate::ops::sort::SortOrder;
 use crate::tensor::Tensor;
@@ -31,7 +31,7 @@ impl Tensor {
     /// replaced by the mean of it and its transpose. The gradient of the eigenvectors needs distinct eigenvalues.
     #[track_caller]
     pub fn eigh(&self) -> Eigh {
-        if let Err(mistake) = self.matrices("eigh", true) {
+        if let Err(mistake) = self.check_matrices("eigh", true) {
             return Eigh { values: mistake.clone(), vectors: mistake };
         }
         let symmetric = (self + self.t()) * self.literal(0.5);
@@ -96,8 +96,8 @@ fn eigh_unsorted(a: &Tensor) -> [Tensor; 2] {
             &a.reshaped(whole.clone()),
             &Tensor::eye(size, a.dtype()).expanded(&whole),
             &Tensor::zeros(turns.clone(), a.dtype()),
-            &number(size),
-            &number(MAX_SWEEPS),
+            &scalar_arg(size),
+            &scalar_arg(MAX_SWEEPS),
         ],
         [whole.clone(), whole.clone(), turns],
         a.batch() * kernels::BLOCK,

@@ -5,6 +5,8 @@ use panoply_ir::builder::Builder;
 use panoply_ir::kernel::{Access, Builtin, CollectiveOp, ExprId, Guard, Kernel, LocalId, MemId, ReduceOp, Scope};
 use panoply_ir::{Alu, DType, Element, Result, Scalar, Type};
 
+use super::epsilon;
+
 /// Rows and columns of a block. A tile of f64 takes 8.25 KiB of shared memory; every device has at least 16 KiB.
 pub const BLOCK: usize = 32;
 
@@ -468,7 +470,7 @@ pub fn jacobi<T: Element>() -> Result<Kernel> {
         let mine = w.b.get(most);
         w.b.collective(CollectiveOp::Reduce(ReduceOp::Max), Scope::Group, mine)
     });
-    let rounding = w.float(if w.dtype == DType::F64 { f64::EPSILON } else { f32::EPSILON.into() });
+    let rounding = w.float(epsilon(w.dtype));
     let small = w.mul(rounding, scale);
     let small = w.b.alu(Alu::Le, &[largest, small]);
     w.b.assign(done, small);
@@ -527,7 +529,7 @@ pub fn orthogonalize<T: Element>() -> Result<Kernel> {
     let mine = w.b.get(largest);
     let largest = w.b.collective(CollectiveOp::Reduce(ReduceOp::Max), Scope::Group, mine);
     // The rounding error of a scalar product of n elements.
-    let (size, unit) = (w.b.cast(w.dtype, n), if w.dtype == DType::F64 { f64::EPSILON } else { f32::EPSILON.into() });
+    let (size, unit) = (w.b.cast(w.dtype, n), epsilon(w.dtype));
     let (root, unit) = (w.b.alu(Alu::Sqrt, &[size]), w.float(unit));
     let rounding = w.mul(root, unit);
     let small = w.b.alu(Alu::Le, &[largest, rounding]);

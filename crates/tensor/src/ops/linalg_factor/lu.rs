@@ -6,7 +6,7 @@ use panoply_ir::routine::{self, Routine};
 use panoply_ir::{DType, Shape};
 
 use super::kernels::{self, BLOCK};
-use super::{Triangle, forward, number, split_point};
+use super::{Triangle, forward, scalar_arg, split_point};
 use crate::call::CompositeOp;
 use crate::ops::sort::SortOrder;
 use crate::tensor::Tensor;
@@ -28,7 +28,7 @@ impl Tensor {
     /// L exceeds 1 in magnitude. A singular matrix has zeros on the diagonal of U; the gradient needs a regular matrix.
     #[track_caller]
     pub fn lu(&self) -> Lu {
-        if let Err(mistake) = self.matrices("lu", true) {
+        if let Err(mistake) = self.check_matrices("lu", true) {
             return Lu { perm: mistake.clone(), l: mistake.clone(), u: mistake };
         }
         let [packed, perm] = lu_packed(self);
@@ -88,7 +88,7 @@ fn elimination(a: &Tensor) -> (Tensor, Tensor) {
         let places = Tensor::arange(rows).expanded(&[batch, rows].into());
         let [packed, order] = Tensor::custom_kernel(
             kernels::of(a.dtype(), kernels::pivot::<f32>, kernels::pivot::<f64>),
-            &[a, &places, &number(rows), &number(columns)],
+            &[a, &places, &scalar_arg(rows), &scalar_arg(columns)],
             [a.0.shape.clone(), [batch, rows].into()],
             batch * BLOCK,
         );

@@ -6,6 +6,7 @@
 use panoply_ir::kernel::{Access, Builtin, CollectiveOp, ExprId, Kernel, MemId, ReduceOp, Scope};
 use panoply_ir::{Alu, DType, Element, Result, Type};
 
+use super::epsilon;
 use super::kernels::{BLOCK, Writer};
 
 /// A complex number: its real and imaginary parts.
@@ -155,7 +156,7 @@ fn last_block(w: &mut Writer, h: Planes, [lane, after]: [ExprId; 2]) -> ExprId {
         let value = h.load(w, row, column);
         magnitude(w, value)
     });
-    let rounding = w.float(if w.dtype == DType::F64 { f64::EPSILON } else { f32::EPSILON.into() });
+    let rounding = w.float(epsilon(w.dtype));
     let scale = w.add(above, here);
     let rounding = w.mul(rounding, scale);
     let large = w.less(rounding, beside);
@@ -329,7 +330,7 @@ pub fn triangular_vectors<T: Element>() -> Result<Kernel> {
     let value = t.load(&mut w, j, j);
     let after = w.add(j, one);
     let back = w.each("back", zero, j, 1);
-    let unit = if w.dtype == DType::F64 { f64::EPSILON } else { f32::EPSILON.into() };
+    let unit = epsilon(w.dtype);
     let (last, size, least, unit) = (w.sub(j, one), magnitude(&mut w, value), w.float(unit * unit), w.float(unit));
     let rounding = w.mul(unit, size);
     let rounding = w.b.alu(Alu::Max, &[rounding, least]);

@@ -8,7 +8,7 @@ use panoply_ir::kernel::ReduceOp;
 use panoply_ir::{DType, Shape};
 
 use super::eigen::MAX_SWEEPS;
-use super::{kernels, number};
+use super::{epsilon, kernels, scalar_arg};
 use crate::call::CompositeOp;
 use crate::ops::axes::KeepDim;
 use crate::ops::sort::SortOrder;
@@ -31,7 +31,7 @@ impl Tensor {
     /// singular values, and if m and n differ, none that is 0.
     #[track_caller]
     pub fn svd(&self) -> Svd {
-        if let Err(mistake) = self.matrices("svd", false) {
+        if let Err(mistake) = self.check_matrices("svd", false) {
             return Svd { u: mistake.clone(), s: mistake.clone(), vh: mistake };
         }
         let &[.., m, n] = self.0.shape.dims() else { unreachable!("the operand was checked") };
@@ -89,15 +89,14 @@ impl Tensor {
     }
 
     /// Returns the pseudo-inverses `[…, n, m]` of matrices `[…, m, n]` of f32 or f64. Singular values up to `rtol` times
-    /// the largest count as 0; by default max(m, n) times the distance from 1 to the next float. The gradient is that
+    /// the largest count as 0; by default max(m, n) times the machine epsilon. The gradient is that
     /// of matrices of the same rank.
     #[track_caller]
     pub fn pinv(&self, rtol: Option<f64>) -> Tensor {
-        if let Err(mistake) = self.matrices("pinv", false) {
+        if let Err(mistake) = self.check_matrices("pinv", false) {
             return mistake;
         }
         let &[.., m, n] = self.0.shape.dims() else { unreachable!("the operand was checked") };
-        let unit = if self.dtype() == DType::F64 { f64::EPSILON } else { f64::from(f32::EPSILON) };
         let body = |[a]: [&Tensor; 1], rtol: &f64| {
             let Svd { u, s, vh } = a.svd();
             let (zero, one) = (s.literal(0.0), s.literal(1.0));
@@ -105,12 +104,18 @@ impl Tensor {
             let inverse = (&one / s.where_self(&some, &one)).where_self(&some, &zero);
             vh.t().matmul(&(inverse.unsqueeze(-1) * u.t()))
         };
-        Tensor::call_with_vjp("pinv", [self], rtol.unwrap_or(unit * m.max(n) as f64), body, |[a], p, g, _| {
-            let (p_t, g_t) = (p.t(), g.t());
-            let (left, right) = (g_t.matmul(p).matmul(&p_t), p_t.matmul(p).matmul(&g_t));
-            let outside = &left - a.matmul(&p.matmul(&left)) + &right - right.matmul(p).matmul(a);
-            [Some(outside - p_t.matmul(g).matmul(&p_t))]
-        })
+        Tensor::call_with_vjp(
+            "pinv",
+            [self],
+            rtol.unwrap_or(epsilon(self.dtype()) * m.max(n) as f64),
+            body,
+            |[a], p, g, _| {
+                let (p_t, g_t) = (p.t(), g.t());
+                let (left, right) = (g_t.matmul(p).matmul(&p_t), p_t.matmul(p).matmul(&g_t));
+                let outside = &left - a.matmul(&p.matmul(&left)) + &right - right.matmul(p).matmul(a);
+                [Some(outside - p_t.matmul(g).matmul(&p_t))]
+            },
+        )
     }
 
     /// Returns 1 / (s[j]² - s[i]²) of singular values, and zeros on the diagonal.
@@ -141,15 +146,15 @@ fn svd(a: &Tensor) -> [Tensor; 3] {
     let size = a.abs().reduced(ReduceOp::Max, vec![rank - 2, rank - 1]);
     let size = size.where_self(&(size.is_finite() & size.gt(size.literal(0.0))), &size.literal(1.0));
     let a = a / &size;
-    let q = a.orthonormal();
+    let q = a.q_factor();
     let flat = Shape::from([a.batch(), n, n]);
     let [rows, turns] = Tensor::custom_kernel(
         kernels::of(a.dtype(), kernels::orthogonalize::<f32>, kernels::orthogonalize::<f64>),
         &[
             &q.t().matmul(&a).triu(0).reshaped(flat.clone()),
             &Tensor::eye(n, a.dtype()).expanded(&flat),
-            &number(n),
-            &number(MAX_SWEEPS),
+            &scalar_arg(n),
+            &scalar_arg(MAX_SWEEPS),
         ],
         [flat.clone(), flat],
         a.batch() * kernels::BLOCK,
@@ -159,7 +164,7 @@ fn svd(a: &Tensor) -> [Tensor; 3] {
     let order = lengths.argsort(-1, SortOrder::Descending);
     let [rows, turns] = [rows, turns].map(|x| x.permute_rows(&order));
     // Rows of length 0 have no direction; QR completes the others to an orthonormal basis.
-    let v = rows.t().orthonormal();
+    let v = rows.t().q_factor();
     let along = (&v * rows.t()).sum(KeepDim(-2));
     let sign = along.literal(-1.0).where_self(&along.lt(along.literal(0.0)), &along.literal(1.0));
     let s = lengths.take_along_dim(&order, -1) * size.squeeze(-1);

@@ -36,7 +36,7 @@ impl Tensor {
     /// counted elements is 0.
     #[track_caller]
     pub fn avg_pool_with_options<const N: usize>(&self, window: &Window<N>, options: &AvgPoolOptions) -> Tensor {
-        if let Err(mistake) = self.has_fractions("avg_pool") {
+        if let Err(mistake) = self.check_float("avg_pool") {
             return mistake;
         }
         if options.divisor_override == Some(0) && !self.is_mistake() {
