@@ -5,6 +5,7 @@ pub mod devices;
 pub mod kernels;
 mod llm;
 mod mesh;
+mod onnx;
 pub mod peaks;
 mod rss;
 pub mod tensors;
@@ -40,6 +41,8 @@ enum BenchCommand {
     Llm(llm::BenchLlmCommand),
     /// Tasks, distributed arrays and data-parallel training on the CPU, beside the same work without a mesh
     Mesh(mesh::BenchMeshCommand),
+    /// Latency of an ONNX network that is compiled for inference
+    Onnx(onnx::BenchOnnxCommand),
     /// Training steps
     Training(training::BenchTrainingCommand),
 }
@@ -88,6 +91,7 @@ pub fn run(arguments: &BenchArgs) -> Result<ExitCode> {
         BenchCommand::Data(arguments) => data::run(arguments),
         BenchCommand::Llm(arguments) => llm::run(arguments),
         BenchCommand::Mesh(arguments) => mesh::run(arguments),
+        BenchCommand::Onnx(arguments) => onnx::run(arguments),
         BenchCommand::Training(arguments) => training::run(arguments),
     }
 }

@@ -84,6 +84,12 @@ impl CompiledOnnx {
         &self.network.outputs
     }
 
+    /// Returns random inputs in the order of the file: normal numbers, 0 or 1 for integers, and 1 for dynamic lengths. They are the same in
+    /// each call.
+    pub fn random_inputs(&self) -> Vec<Tensor> {
+        samples(&self.network.inputs)
+    }
+
     /// Runs the network on inputs in the order of the file, and checks the declared properties of all outputs of floats. The outputs are in
     /// the order of the file and in its element types, evaluated.
     ///

@@ -12,6 +12,8 @@ mod peers;
 mod peers_bounds;
 mod peers_llm;
 mod peers_mesh;
+mod peers_onnx;
+mod peers_verify;
 mod programs;
 mod repo;
 mod shell;
@@ -39,6 +41,10 @@ usage: cargo xtask <task>
   peers mesh           benchmark tasks, block matrices and data-parallel training against Dask, Ray and PyTorch; writes
                        docs/measured/mesh-cpu.md
   peers bounds         compare linear bounds of networks with bound-propagation; writes docs/measured/verify-bounds.md
+  peers verify --data DIR
+                       compare `panoply verify` with Marabou on ten ACAS Xu instances of a folder, and proofs for f32 with proofs for
+                       real numbers on all of them; writes docs/measured/verify-marabou.md
+  peers onnx           benchmark the latency of ONNX networks against onnxruntime; writes docs/measured/onnx-latency.md
   devices              update the device tables of README and docs/ops.md from the last test run and docs/measured/hardware/
   card                 prepare target/card/ for a machine with a GPU but no Rust: binary, script, comparison with PyTorch
        --binary FILE   use this binary instead of a release build
@@ -69,6 +75,8 @@ fn main() -> ExitCode {
         ["peers", "llm"] => peers_llm::run(&repo),
         ["peers", "mesh"] => peers_mesh::run(&repo),
         ["peers", "bounds"] => peers_bounds::run(&repo),
+        ["peers", "verify", "--data", data] => peers_verify::run(&repo, data),
+        ["peers", "onnx"] => peers_onnx::run(&repo),
         ["web"] => web::run(&repo),
         ["web", "--check"] => web::run_check(&repo),
         ["tidy"] => tidy::run(&repo),

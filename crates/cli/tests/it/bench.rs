@@ -4,6 +4,9 @@ use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
 use crate::support::temp_dir::{TempDir, text};
+use panoply::nn::data::npy;
+use panoply::nn::{ForwardContext, Layer, LayerSpec, Network, onnx};
+use panoply::{Device, Rng, Tensor};
 use serde_json::Value;
 
 #[test]
@@ -25,6 +28,36 @@ fn training_case_reports_time_and_memory() {
     }
     let refusal = dir.refused(&["bench", "training", "--case", "MLP"]);
     assert!(refusal.contains("--case MLP: unknown case") && refusal.contains(name), "{refusal}");
+}
+
+#[test]
+fn onnx_row_has_times_and_the_output_of_the_network() {
+    let dir = TempDir::new("bench-onnx");
+    Device::get("cpu").unwrap().scope(|| {
+        let network = Network::with_input_size(3).add_layer(LayerSpec::linear(4)).add_layer(LayerSpec::Tanh {});
+        let model = network.add_layer(LayerSpec::linear(2)).build(&mut Rng::seed_from_u64(1)).unwrap();
+        onnx::export(&model, &dir.0.join("net.onnx")).unwrap();
+        let x = Tensor::from_slice(&[0.5f32, -1.0, 2.0], [1, 3]);
+        npy::save(&x, &dir.0.join("x.npy")).unwrap();
+        let files = ["--input", "x.npy", "--save-output", "y.npy"];
+        let row = dir.json(&[&["bench", "onnx", "net.onnx", "--min-time", "0", "--threads", "1"], &files[..]].concat());
+        assert_eq!((&row["model"], &row["threads"]), (&"net.onnx".into(), &1.into()));
+        for name in ["load_seconds", "first_run_seconds", "seconds"] {
+            assert!(row[name].as_f64().is_some_and(|seconds| seconds > 0.0), "{row}");
+        }
+        let have = npy::load(&dir.0.join("y.npy")).unwrap().to_vec::<f32>().unwrap();
+        let want = model.forward(&x, &mut ForwardContext::eval()).to_vec::<f32>().unwrap();
+        assert_eq!(have.len(), want.len());
+        assert!(have.iter().zip(&want).all(|(have, want)| (have - want).abs() < 1e-5), "{have:?}, expected {want:?}");
+        // Without files the inputs are random.
+        let shown = text(&dir.run(&["bench", "onnx", "net.onnx", "--min-time", "0"]).stdout);
+        assert!(shown.starts_with("net.onnx  cpu") && shown.lines().last().unwrap().starts_with("run "), "{shown}");
+        let refusal = dir.refused(&["bench", "onnx", "net.onnx", "--input", "x.npy", "--input", "x.npy"]);
+        assert!(refusal.contains("--input: net.onnx has 1 inputs, but 2 files are given"), "{refusal}");
+        npy::save(&Tensor::from_slice(&[0.5f32], [1, 1]), &dir.0.join("short.npy")).unwrap();
+        let refusal = dir.refused(&["bench", "onnx", "net.onnx", "--input", "short.npy"]);
+        assert!(refusal.contains("[1, 1]"), "{refusal}");
+    });
 }
 
 /// Without a device, the first row is of the discovery of all devices.
