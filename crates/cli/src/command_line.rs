@@ -5,6 +5,14 @@ use std::ffi::OsString;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
+/// Returns the command whose options, also those of all commands in it, take negative numbers as values. An error about `--seed -1` is then
+/// about the value, not about an unexpected argument.
+pub fn with_negative_numbers(command: clap::Command) -> clap::Command {
+    let takes_value = |option: &clap::Arg| option.get_long().is_some() && option.get_action().takes_values();
+    let allowed = |option| if takes_value(&option) { option.allow_negative_numbers(true) } else { option };
+    command.mut_args(allowed).mut_subcommands(with_negative_numbers)
+}
+
 /// Returns the arguments with `-` for `_` in the names of options of the command, as in `--batch_size`, up to a bare `--`.
 pub fn with_dashes(arguments: impl IntoIterator<Item = OsString>, command: &clap::Command) -> Vec<OsString> {
     let mut ended = false;
@@ -33,9 +41,32 @@ fn names(option: &clap::Arg) -> impl Iterator<Item = &str> {
     option.get_all_aliases().unwrap_or_default().into_iter().chain(option.get_long())
 }
 
-/// Corrects what clap cannot know: see [`only_given`] and [`with_value_tip`].
+/// Corrects what clap cannot know: see [`only_given`], [`with_value_tip`] and [`with_expected_number`].
 pub fn explained(error: clap::Error, command: &clap::Command, arguments: &[OsString]) -> clap::Error {
-    with_value_tip(only_given(error, command, arguments), command, arguments)
+    with_expected_number(with_value_tip(only_given(error, command, arguments), command, arguments))
+}
+
+/// Replaces an error of the standard library's parsers, which describes the text, by what is expected.
+fn with_expected_number(error: clap::Error) -> clap::Error {
+    use std::error::Error as _;
+    let expected = match error.source().map(ToString::to_string).as_deref() {
+        Some("invalid digit found in string" | "cannot parse integer from empty string") => "expected a whole number",
+        Some("number too large to fit in target type") => "the number is too large",
+        Some("number too small to fit in target type") => "the number is too small",
+        Some("number would be zero for non-zero type") => "expected a number of at least 1",
+        Some("invalid float literal" | "cannot parse float from empty string") => "expected a number",
+        Some("invalid IP address syntax") => "expected an IP address, such as 127.0.0.1",
+        _ => return error,
+    };
+    match (error.get(ContextKind::InvalidArg), error.get(ContextKind::InvalidValue)) {
+        (Some(ContextValue::String(argument)), Some(ContextValue::String(value))) => {
+            let message = format!(
+                "invalid value '{value}' for '{argument}': {expected}\n\nFor more information, try '--help'.\n"
+            );
+            clap::Error::raw(error.kind(), message)
+        }
+        _ => error,
+    }
 }
 
 /// Adds to an error about an unexpected argument how to write the value of the option before it, if that needs `=`.
@@ -99,5 +130,30 @@ mod tests {
         let given = ["train", "a_b.csv", "--batch_size", "--c_d", "--other_name=e_f", "--é_", "--", "--batch_size"];
         let want = ["train", "a_b.csv", "--batch-size", "--c_d", "--other-name=e_f", "--é_", "--", "--batch_size"];
         assert_eq!(with_dashes(given.map(OsString::from), &command), want.map(OsString::from));
+    }
+
+    #[test]
+    fn errors_about_numbers_say_what_is_expected() {
+        let option = |name: &'static str| clap::Arg::new(name).long(name);
+        let train = clap::Command::new("train")
+            .arg(option("seed").value_parser(clap::value_parser!(u64)))
+            .arg(option("rate").value_parser(clap::value_parser!(f64)))
+            .arg(option("host").value_parser(clap::value_parser!(std::net::IpAddr)));
+        let command = with_negative_numbers(clap::Command::new("x").subcommand(train));
+        for (name, value, expected) in [
+            ("--seed", "-1", "expected a whole number"),
+            ("--seed", "x", "expected a whole number"),
+            ("--seed", "99999999999999999999", "the number is too large"),
+            ("--rate", "fast", "expected a number"),
+            ("--host", "here", "expected an IP address, such as 127.0.0.1"),
+        ] {
+            let arguments = ["x", "train", name, value].map(OsString::from);
+            let error = command.clone().try_get_matches_from(&arguments).unwrap_err();
+            let shown = explained(error, &command, &arguments).to_string();
+            let start = format!("error: invalid value '{value}' for '{name} <{}>': {expected}\n", &name[2..]);
+            assert!(shown.starts_with(&start) && shown.ends_with("try '--help'.\n"), "{shown}");
+        }
+        let matches = command.try_get_matches_from(["x", "train", "--rate", "-0.5"]).unwrap();
+        assert_eq!(matches.subcommand().unwrap().1.get_one::<f64>("rate"), Some(&-0.5));
     }
 }

@@ -61,7 +61,7 @@ pub fn backends(arguments: &ViewCommand) -> Result<ExitCode> {
     } else {
         for backend in &report.backends {
             println!("{backend}");
-            backend.problems().for_each(|line| println!("    {line}"));
+            backend.problems().for_each(|line| print_wrapped(&format!("    {line}")));
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -221,7 +221,7 @@ pub fn default(arguments: &DefaultArguments) -> Result<ExitCode> {
         output::print_json(&choice.document(json!({})));
     } else {
         println!("device: {}", choice.summary());
-        choice.rejections().for_each(|line| println!("  {line}"));
+        choice.rejections().for_each(|line| print_wrapped(&format!("  {line}")));
     }
     Ok(ExitCode::SUCCESS)
 }

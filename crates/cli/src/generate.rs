@@ -13,7 +13,8 @@ use panoply::{Error, Result};
 /// a folder: `panoply generate man --output ~/.local/share/man/man1`.
 #[derive(Args)]
 pub struct GenerateCommand {
-    /// The shell, or man
+    /// Shell, or `man` for manual pages
+    #[arg(value_name = "SHELL|man")]
     what: Artifact,
     /// Folder of the manual pages, required for man
     #[arg(short, long, visible_alias = "out", value_name = "FOLDER", required_if_eq("what", "man"))]

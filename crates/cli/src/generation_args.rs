@@ -206,5 +206,5 @@ impl Answer {
 pub fn write_piece(text: &str) -> Result<()> {
     let mut stdout = std::io::stdout().lock();
     let written = stdout.write_all(printable(text).as_bytes()).and_then(|()| stdout.flush());
-    written.map_err(|error| Error::io("cannot write to standard output", error))
+    written.map_err(|error| Error::io("cannot write to stdout", error))
 }

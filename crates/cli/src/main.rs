@@ -43,9 +43,11 @@ mod status;
 mod train;
 mod verify;
 
+use std::ffi::OsString;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use console::Verbosity;
 
@@ -107,22 +109,43 @@ enum Command {
     Generate(generate::GenerateCommand),
 }
 
-/// Turns a Vulkan layer of Mesa off where no user is logged in: it would write an error to stderr whenever devices are listed.
+/// Turns a Vulkan layer of Mesa off where no user is logged in: it would write an error to stderr whenever devices are listed. The layer
+/// needs an absolute path in XDG_RUNTIME_DIR.
 #[expect(unsafe_code, reason = "environment variables cannot be changed safely")]
 fn silence_device_layer() {
-    let is_set = |name| std::env::var_os(name).is_some();
-    if cfg!(target_os = "linux") && !is_set("XDG_RUNTIME_DIR") && !is_set("NODEVICE_SELECT") {
+    let runtime_dir = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    let has_runtime_dir = runtime_dir.is_some_and(|path| path.is_absolute());
+    if cfg!(target_os = "linux") && !has_runtime_dir && std::env::var_os("NODEVICE_SELECT").is_none() {
         // SAFETY: `main` calls this first, when no other thread exists.
         unsafe { std::env::set_var("NODEVICE_SELECT", "1") }
     }
 }
 
+/// Parses the command line, whose first argument is the name of the program.
+fn parse(arguments: impl Iterator<Item = OsString>) -> Result<Cli, clap::Error> {
+    let parser = command_line::with_negative_numbers(Cli::command());
+    let arguments = command_line::with_dashes(arguments, &parser);
+    let parsed = parser.clone().try_get_matches_from(&arguments).and_then(|matches| Cli::from_arg_matches(&matches));
+    parsed.map_err(|error| command_line::explained(error, &parser, &arguments))
+}
+
+/// Prints an error about the command line, or the help or version that was asked for. Returns the exit code.
+fn refused(error: &clap::Error) -> ExitCode {
+    match error.print() {
+        Err(unwritten) if !error.use_stderr() && unwritten.kind() != std::io::ErrorKind::BrokenPipe => {
+            eprintln!("panoply: cannot write to stdout: {unwritten}");
+            ExitCode::FAILURE
+        }
+        _ => ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(1)),
+    }
+}
+
 fn main() -> ExitCode {
     silence_device_layer();
-    let parser = Cli::command();
-    let arguments = command_line::with_dashes(std::env::args_os(), &parser);
-    let Cli { command, quiet, verbose } = Cli::try_parse_from(&arguments)
-        .unwrap_or_else(|error| command_line::explained(error, &parser, &arguments).exit());
+    let Cli { command, quiet, verbose } = match parse(std::env::args_os()) {
+        Ok(cli) => cli,
+        Err(error) => return refused(&error),
+    };
     console::set_verbosity(match (quiet, verbose) {
         (true, _) => Verbosity::Quiet,
         (_, true) => Verbosity::Verbose,

@@ -1,7 +1,7 @@
 //! `panoply mesh`: runs one command in several processes.
 
 use std::fs::File;
-use std::io::ErrorKind;
+use std::io::{ErrorKind, IsTerminal};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -45,7 +45,7 @@ struct RunArguments {
     #[arg(long, value_name = "PROGRAM")]
     launcher: Option<String>,
     /// Write the output of each rank but rank 0 to rank-K.log in this folder [default: every rank writes to the terminal]
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "FOLDER")]
     log_dir: Option<PathBuf>,
     /// The command and its options, after `--`: `train digits --epochs 5`
     #[arg(last = true, required = true)]
@@ -57,6 +57,9 @@ struct RankArguments {
     /// Folder for the output, unless this is rank 0
     #[arg(long)]
     log_dir: Option<PathBuf>,
+    /// Write no colors: Open MPI gives the ranks a terminal even if `mesh run` writes to a file
+    #[arg(long)]
+    no_color: bool,
     /// The command and its options
     #[arg(last = true, required = true)]
     command: Vec<String>,
@@ -77,6 +80,12 @@ pub fn own_rank() -> Option<usize> {
 }
 
 fn run_ranks(arguments: &RunArguments) -> Result<ExitCode> {
+    // Otherwise each rank would report the same mistake.
+    let command = std::iter::once("panoply").chain(arguments.command.iter().map(String::as_str));
+    match crate::parse(command.map(Into::into)) {
+        Err(error) if error.use_stderr() => return Ok(crate::refused(&error)),
+        _ => {}
+    }
     let launcher = match &arguments.launcher {
         Some(program) => MpiLauncher::open(program)?,
         None => MpiLauncher::find()?,
@@ -87,6 +96,9 @@ fn run_ranks(arguments: &RunArguments) -> Result<ExitCode> {
         let folder = std::path::absolute(folder).map_err(|error| log_error(folder, error))?;
         (1..arguments.ranks.get()).try_for_each(|rank| remove_log(&log_file(&folder, rank)))?;
         rank.extend(["--log-dir".to_string(), folder.to_string_lossy().into_owned()]);
+    }
+    if !std::io::stdout().is_terminal() {
+        rank.push("--no-color".to_string());
     }
     rank.push("--".to_string());
     rank.extend(arguments.command.iter().cloned());
@@ -156,6 +168,9 @@ fn run_as_rank(arguments: &RankArguments) -> Result<ExitCode> {
     };
     let mut command = Command::new(own_program()?);
     command.args(&arguments.command);
+    if arguments.no_color {
+        command.env("NO_COLOR", "1");
+    }
     let log = arguments.log_dir.as_deref().filter(|_| rank > 0).map(|folder| log_file(folder, rank));
     if let Some(path) = &log {
         let file = File::create(path).map_err(|error| log_error(path, error))?;

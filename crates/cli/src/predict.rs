@@ -23,6 +23,7 @@ use crate::train::data_schema::DataSchema;
 use crate::train::metrics::{POSITIVE_THRESHOLD, argmax, format_number};
 use crate::train::model_file::ModelFile;
 use crate::train::run_dir;
+use crate::train::train_args::parse_count;
 use output::OutputFile;
 
 /// Run a trained model on new data, or generate text
@@ -40,7 +41,7 @@ pub struct PredictCommand {
     #[arg(short, long, visible_alias = "out", value_name = "FILE.csv|.json|.parquet", conflicts_with = "prompt")]
     output: Option<PathBuf>,
     /// Number of randomly chosen examples to show [default: all of DATA or for --output, otherwise 4]
-    #[arg(long, visible_alias = "count", value_name = "N")]
+    #[arg(long, visible_alias = "count", value_name = "N", value_parser = parse_count)]
     num_examples: Option<usize>,
     /// Characters that a text model generates [default: 200]
     #[arg(short = 'n', long, value_name = "N")]
@@ -113,9 +114,6 @@ pub fn run(arguments: &PredictCommand) -> Result<ExitCode> {
         read.table = read.table.filter(|_| to.is_some());
         let examples = chosen(read, arguments);
         examples.notes.iter().for_each(|note| note!("{}", escaped(note)));
-        if examples.names.is_empty() {
-            return Err(Error::mistake("--num-examples 0: there is nothing to show"));
-        }
         let rows = predict(model, &examples.dataset, &model.network.loss)?.to_vec::<f32>()?;
         let saved = to.map(|to| to.write(&examples, &schema, &rows)).transpose()?;
         match examples.dataset.targets {

@@ -70,6 +70,7 @@ pub fn run(arguments: &ReportCommand) -> Result<ExitCode> {
     let device = choice.device();
     let (json_path, markdown_path) = paths(arguments.output.as_deref(), device);
     output::check_paths(arguments.json, [&*json_path])?;
+    check_target(arguments.output.as_deref(), &json_path)?;
     check_overwrite(&json_path, &markdown_path)?;
     choice.explain();
     let started = Instant::now();
@@ -111,6 +112,18 @@ fn paths(requested: Option<&Path>, device: &Device) -> (PathBuf, PathBuf) {
         PathBuf::from(path)
     };
     (with(".json"), with(".md"))
+}
+
+/// Returns an error if the report could not be written after minutes of tests: its folder does not exist, or the option names a folder.
+fn check_target(requested: Option<&Path>, json_path: &Path) -> Result<()> {
+    if let Some(path) = requested.filter(|path| path.is_dir()) {
+        let message = format!("--output {} is a folder", path.display());
+        return Err(Error::mistake(message).note("name a file in it, such as report.json"));
+    }
+    match json_path.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.is_dir()) {
+        Some(folder) => Err(Error::mistake(format!("--output: the folder {} does not exist", folder.display()))),
+        None => Ok(()),
+    }
 }
 
 /// Returns an error if a file exists that is not a report.

@@ -14,6 +14,7 @@ use panoply::runtime::{BackendReport, env};
 use panoply::{Device, Result};
 use serde_json::{Value, json};
 
+use crate::console::print_wrapped;
 use crate::diagnosis::{Diagnosis, diagnose, library};
 use crate::machine::{self, Machine};
 use crate::{devices, output};
@@ -97,14 +98,15 @@ impl Row<'_> {
         if let Some(library) = &self.library {
             println!("    library {library}");
         }
-        self.backend.problems().for_each(|line| println!("    {line}"));
+        self.backend.problems().for_each(|line| print_wrapped(&format!("    {line}")));
         if let Some(Diagnosis { problem, fix }) = &self.diagnosis {
-            println!("    ! {problem}\n      {fix}");
+            print_wrapped(&format!("    ! {problem}"));
+            print_wrapped(&format!("      {fix}"));
         }
         for DeviceTest { device, seconds, outcome } in &self.tried {
             match outcome {
                 Ok(()) => println!("    ✓ {device} works, compilation and first launch took {:.0} ms", seconds * 1e3),
-                Err(error) => println!("    ✗ {device}: {error}"),
+                Err(error) => print_wrapped(&format!("    ✗ {device}: {error}")),
             }
             if let Some(products) = device.blas_library() {
                 println!("      matrix products: {products}");

@@ -28,7 +28,7 @@ mod scatter;
 mod table_defaults;
 mod target_scale;
 mod timeline;
-mod train_args;
+pub mod train_args;
 mod val_split;
 
 use std::path::{Path, PathBuf};
@@ -398,11 +398,12 @@ impl TrainJob {
             }
         }
         if done >= settings.epochs {
-            let message = format!(
-                "all {} epochs are done; use `--epochs {}` to continue",
-                settings.epochs,
-                settings.epochs.saturating_mul(2)
-            );
+            let done = if settings.epochs == 1 {
+                "the only epoch is".into()
+            } else {
+                format!("all {} epochs are", settings.epochs)
+            };
+            let message = format!("{done} done; use `--epochs {}` to continue", settings.epochs.saturating_mul(2));
             return Err(Error::mistake(message));
         }
         let plan = self.run.memory_plan(training, &self.train, training.batch_size)?;

@@ -31,21 +31,21 @@ const COUNTEREXAMPLE: u8 = 5;
 /// Exits with 0 if all properties are proven, 5 if there is a counterexample, and 4 if a property is undecided.
 #[derive(Args)]
 pub struct VerifyCommand {
-    /// The network: an ONNX file with one f32 input and one f32 output, optionally compressed with gzip, or the model file or run folder
+    /// Network: an ONNX file with one f32 input and one f32 output, optionally compressed with gzip, or the model file or run folder
     /// of `panoply train`
     #[arg(value_parser = run_dir::model_file())]
     model: PathBuf,
-    /// The property: a TOML file of claims that hold, or a VNN-LIB 1.0 file, optionally compressed with gzip, that states what a
+    /// Property: a TOML file of claims that hold, or a VNN-LIB 1.0 file, optionally compressed with gzip, that states what a
     /// counterexample satisfies
     property: PathBuf,
     /// Time limit in seconds, for each claim that has no other
     #[arg(long, default_value_t = Options::default().seconds, value_parser = seconds)]
     seconds: f64,
-    /// The arithmetic that a proof covers
+    /// Arithmetic that a proof covers
     #[arg(long, value_enum, default_value_t = Covered::Both)]
     arithmetic: Covered,
     /// Search the largest radius of each claim about a ball for which it is proven, and the smallest with a counterexample, starting from
-    /// its `ball`; 0 is the exit code if they differ by at most 1 %, otherwise 4
+    /// its `ball`; exits with 0 if they differ by at most 1 %, otherwise with 4
     #[arg(long, conflicts_with_all = ["result", "replay"])]
     largest_radius: bool,
     /// Write the verdict and the counterexample to this file, in the form of VNN-COMP

@@ -77,7 +77,7 @@ impl FromStr for Backend {
     fn from_str(name: &str) -> Result<Backend, Error> {
         Backend::ALL.into_iter().find(|kind| kind.name() == name).ok_or_else(|| {
             let known: Vec<&str> = Backend::ALL.iter().map(|kind| kind.name()).collect();
-            Error::mistake(format!("{name}: no such backend; expected one of {}", known.join(", ")))
+            Error::mistake(format!("{name}: unknown backend; expected one of {}", known.join(", ")))
         })
     }
 }

@@ -88,7 +88,7 @@ impl Gguf {
         })?;
         let mut whole: Option<Gguf> = None;
         for number in 1..=count {
-            let shard_path = path.with_file_name(format!("{stem}-{number:05}-of-{count:05}.gguf"));
+            let shard_path = path.with_file_name(shard_name(stem, number, count));
             if !shard_path.exists() {
                 let message = format!("shard {number} of {count} is missing: {}", shard_path.display());
                 return Err(Error::mistake(message).note(format!("put all {count} files into one folder")));
@@ -129,6 +129,18 @@ impl Gguf {
         }
         self.files.extend(shard.files);
         Ok(())
+    }
+
+    /// Returns the paths of the file, or of all its shards, with symbolic links resolved.
+    pub(crate) fn paths(&self) -> Result<Vec<PathBuf>> {
+        let (count, name) = (self.shard_count()?, self.path.file_name().unwrap_or_default().to_string_lossy());
+        let paths = match shard_stem(&name, count) {
+            Some(stem) if count > 1 => {
+                (1..=count).map(|number| self.path.with_file_name(shard_name(stem, number, count))).collect()
+            }
+            _ => vec![self.path.clone()],
+        };
+        Ok(paths.into_iter().filter_map(|path| path.canonicalize().ok()).collect())
     }
 
     /// Returns the number of shards of the model.
@@ -231,6 +243,10 @@ impl TensorFile for Gguf {
     fn location(&self, name: &str) -> Option<(usize, Range<usize>)> {
         self.tensors.get(name).map(|tensor| (tensor.file, tensor.bytes.clone()))
     }
+}
+
+fn shard_name(stem: &str, number: usize, count: usize) -> String {
+    format!("{stem}-{number:05}-of-{count:05}.gguf")
 }
 
 /// Returns the part of a shard's file name before the numbers.

@@ -71,12 +71,12 @@ pub struct QuantizedSize {
 
 /// Quantizes a GGUF file of F32, F16 or BF16 to another. `progress` receives the bytes of tensors that are done, and of all.
 ///
-/// The output is written beside its path and renamed when it is complete.
+/// The output is written beside its path and renamed when it is complete. Symbolic links are followed.
 ///
 /// # Errors
 ///
-/// If the input is not a GGUF file of a supported architecture, is quantized already or contains numbers that are not finite, or if a file
-/// cannot be read or written.
+/// If the input is not a GGUF file of a supported architecture, is quantized already or contains numbers that are not finite, if a file
+/// cannot be read or written, or if the output is the input, a folder, a pipe or a device.
 pub fn quantize(
     input: &Path,
     output: &Path,
@@ -101,8 +101,9 @@ pub fn quantize(
         Ok((*name, *tensor, encoding))
     });
     let planned = planned.collect::<Result<Vec<_>>>()?;
+    let output = &target(output, &file)?;
     let partial = partial_path(output);
-    let io = |error| Error::io(format!("cannot write {}", partial.display()), error);
+    let io = |error| Error::io(format!("cannot write {}", output.display()), error);
     let mut writer = BufWriter::with_capacity(1 << 20, File::create(&partial).map_err(io)?);
     let done = write_file(&file, &rules, &planned, &mut writer, progress)
         .map_err(|error| match error {
@@ -124,6 +125,22 @@ pub fn quantize(
         let _ = std::fs::remove_file(&partial);
     }
     done
+}
+
+/// Returns the path with its symbolic links resolved. The result must not replace a file of the input, whose weights would be lost, nor
+/// anything that is not a file.
+fn target(output: &Path, input: &Gguf) -> Result<PathBuf> {
+    let refused = |what: &str| {
+        Err(Error::mistake(format!("{} is {what}", output.display())).note("choose another name for the output"))
+    };
+    let Ok(target) = output.canonicalize() else { return Ok(output.to_path_buf()) };
+    if input.paths()?.contains(&target) {
+        return refused("the model itself");
+    }
+    if target.is_dir() {
+        return refused("a folder");
+    }
+    if target.is_file() { Ok(target) } else { refused("a pipe or a device") }
 }
 
 fn partial_path(output: &Path) -> PathBuf {

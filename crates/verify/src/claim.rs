@@ -121,7 +121,7 @@ pub fn parse(text: &str) -> Result<Vec<Claim>> {
         return Err(Error::corrupt(format!(" unknown key `{}`; claims are tables `[[claim]]`", key.escape_debug())));
     }
     let claims = table.get("claim").and_then(Value::as_array).filter(|claims| !claims.is_empty());
-    let claims = claims.ok_or_else(|| Error::corrupt(" there is no table `[[claim]]`"))?;
+    let claims = claims.ok_or_else(|| Error::corrupt(" `[[claim]]` is missing: a file of claims has at least one"))?;
     if claims.len() > MAX_CLAIMS {
         return Err(Error::corrupt(format!(" there are more than {MAX_CLAIMS} claims")));
     }

@@ -11,7 +11,7 @@ use serde::de::value::Error as Wrong;
 
 use super::data_args::DataArgs;
 use super::presets;
-use super::train_args::TrainOptions;
+use super::train_args::{TrainOptions, parse_count, parse_fraction};
 use crate::output::DeviceArgs;
 
 /// Train a network on the handwritten digits that ship with Panoply, or on your own tables, texts and images.
@@ -46,11 +46,12 @@ pub struct TrainCommand {
         alias = "hidden-size",
         value_name = "N",
         value_delimiter = ',',
+        value_parser = parse_count,
         conflicts_with = "resume"
     )]
     pub hidden_sizes: Option<Vec<usize>>,
     /// Dropout probability in training [default: 0.1; 0.5 for `mlp` on a table of at least 100 rows with more than a feature for each four rows]
-    #[arg(long, conflicts_with = "resume")]
+    #[arg(long, value_parser = parse_fraction, conflicts_with = "resume")]
     pub dropout: Option<f64>,
     #[command(flatten)]
     pub view: DataArgs,
@@ -82,7 +83,10 @@ pub struct TrainCommand {
 
 fn loss(text: &str) -> Result<LossKind, String> {
     let name = text.replace('-', "_");
-    LossKind::deserialize(name.as_str().into_deserializer()).map_err(|error: Wrong| with_nearest(error.to_string()))
+    LossKind::deserialize(name.as_str().into_deserializer()).map_err(|error: Wrong| {
+        // Names are listed as this option spells them.
+        with_nearest(error.to_string()).replace("unknown variant", "unknown loss").replace('_', "-")
+    })
 }
 
 fn class_weights(text: &str) -> Result<ClassWeights, String> {

@@ -12,7 +12,7 @@ pub struct DataArgs {
     pub task: Option<TaskArg>,
     /// Target column of a table, by name or number (from 1). Several columns, separated by commas or by repeating the option, are a
     /// multilabel task if they hold only 0 and 1, otherwise a regression of several outputs
-    /// [default: a column named label, class, target or y, otherwise the last one]
+    /// [default: a column named label, labels, class, target, y, species, category or outcome, otherwise the last one]
     #[arg(long, visible_alias = "target", value_name = "COLUMN")]
     pub label: Vec<String>,
     /// Columns of a table to leave out, by name or number

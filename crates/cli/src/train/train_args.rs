@@ -92,7 +92,7 @@ pub struct TrainArgs {
     #[arg(long, value_name = "AUGMENTATIONS", value_delimiter = ',', value_parser = parse_augmentation)]
     pub augment: Vec<LayerSpec>,
     /// Early stopping: epochs without an improvement of the monitored figure before training stops [default: off]
-    #[arg(long, visible_alias = "early-stopping", value_name = "EPOCHS")]
+    #[arg(long, visible_alias = "early-stopping", value_name = "EPOCHS", value_parser = parse_count)]
     pub patience: Option<usize>,
     /// Validation figure that chooses the best epoch [default: accuracy for classification and multilabel, otherwise loss]
     #[arg(long, value_enum)]
@@ -256,7 +256,7 @@ impl BatchSize {
     }
 }
 
-fn parse_count(text: &str) -> Result<usize, String> {
+pub fn parse_count(text: &str) -> Result<usize, String> {
     text.parse().ok().filter(|count| *count > 0).ok_or_else(|| "expected a number of at least 1".to_string())
 }
 
@@ -270,7 +270,7 @@ fn parse_weight_decay(text: &str) -> Result<f64, String> {
     pull.ok_or_else(|| "expected a number of at least 0, such as 0.01".to_string())
 }
 
-fn parse_fraction(text: &str) -> Result<f64, String> {
+pub fn parse_fraction(text: &str) -> Result<f64, String> {
     let share = text.parse().ok().filter(|share: &f64| (0.0..1.0).contains(share));
     share.ok_or_else(|| "expected a number in 0 .. 1, such as 0.9".to_string())
 }

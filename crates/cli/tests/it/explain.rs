@@ -518,7 +518,7 @@ fn invalid_targets_are_rejected_with_the_valid_ones() {
         assert!(!output.status.success(), "{arguments:?}");
         crate::support::temp_dir::text(&output.stderr)
     };
-    let all = "no such backend; expected one of cuda, rocm, metal, oneapi, opencl, vulkan, dx12, webgpu, cpu";
+    let all = "unknown backend; expected one of cuda, rocm, metal, oneapi, opencl, vulkan, dx12, webgpu, cpu";
     for (target, part) in [
         ("nvidia", all),
         ("", all),

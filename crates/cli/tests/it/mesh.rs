@@ -305,7 +305,21 @@ fn output_of_other_ranks_goes_to_the_log_folder() {
             installation.name
         );
         assert!(!log.contains(&version), "{}: {log}", installation.name);
+        // The ranks of Open MPI write to a terminal of their own.
+        let listed = text(&panoply(&["devices"]).stdout);
+        assert!(listed.contains("✓ cpu ") && !listed.contains('\u{1b}'), "{}: {listed}", installation.name);
     }
+}
+
+/// A mistake in the command is reported once, before ranks are started.
+#[test]
+fn wrong_command_is_refused_before_the_start() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_panoply"));
+    command.args(["mesh", "run", "-n", "2", "--launcher", "missing-launcher", "--", "trian", "digits"]);
+    let output = command.output().unwrap();
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    assert!(stderr.starts_with("error: unrecognized subcommand 'trian'\n"), "{stderr}");
 }
 
 #[test]

@@ -308,7 +308,7 @@ fn usage_errors_are_reported_with_a_fix() {
         (&["train", "digit"], "\n  DATA must be `digits`, a file or a folder"),
         (&["train", "--learning-rate", "-1"], "expected a number above 0, such as 1e-3"),
         (&["train", "--learning-rate", "NaN"], "expected a number above 0, such as 1e-3"),
-        (&["train", "--hidden-sizes", "0"], "--hidden-sizes [0]: mlp takes any number of sizes, each at least 1"),
+        (&["train", "--hidden-sizes", "0"], "'0' for '--hidden-sizes <N>': expected a number of at least 1"),
         (&["train", "--resume", "runs"], "\n  is this the folder of a run?"),
         (&["predict", "text.csv"], "text.csv: it is a text file, not a safetensors file"),
     ] {
@@ -327,6 +327,19 @@ fn closed_stdout_pipe_ends_the_command_quietly() {
     drop(reader);
     let output = dir.command(&["demo", "--json"]).stdout(writer).output().unwrap();
     assert_eq!((output.status.code(), text(&output.stderr).contains("panicked")), (Some(141), false));
+}
+
+/// Results, help and version that cannot be written are an error.
+#[cfg(target_os = "linux")]
+#[test]
+fn stdout_that_cannot_be_written_is_an_error() {
+    for arguments in [&["generate", "bash"][..], &["--help"], &["train", "--help"], &["--version"]] {
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        let output = Command::new(env!("CARGO_BIN_EXE_panoply")).args(arguments).stdout(full).output().unwrap();
+        let stderr = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {stderr}");
+        assert!(stderr.starts_with("panoply: cannot write to stdout: "), "{arguments:?}: {stderr}");
+    }
 }
 
 /// Unknown labels count as wrong, as in `accuracy_score`, and are named.

@@ -76,4 +76,12 @@ fn report_names_no_place_and_overwrites_no_other_file() {
     let refusal = dir.refused(&["report", "--suite", "contract", "--out", "notes.json"]);
     assert!(refusal.contains("notes.md exists and is not a report"), "{refusal}");
     assert_eq!(read(&dir, "notes.md"), "mine");
+    // A report that cannot be written is refused before the tests run.
+    std::fs::create_dir(dir.0.join("folder")).unwrap();
+    for (output, expected) in [
+        ("missing/report.json", "panoply: --output: the folder missing does not exist\n"),
+        ("folder", "panoply: --output folder is a folder\n  name a file in it, such as report.json\n"),
+    ] {
+        assert_eq!(dir.refused(&["report", "--suite", "contract", "--out", output]), expected);
+    }
 }

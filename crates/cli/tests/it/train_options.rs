@@ -302,7 +302,7 @@ fn errors_about_options_of_a_file_name_key_and_line() {
     assert_eq!(manifest(&dir, "named")["network"]["loss"]["kind"], "bce_with_logits");
     for (arguments, expected) in [
         (["--model", "mpl"], "unknown network `mpl`; did you mean `mlp`, `transformer`, `cnn`? use mlp, cnn, lstm, "),
-        (["--loss", "mes"], "unknown variant `mes`; did you mean `mse`, `huber`, `bce_with_logits`? expected one of "),
+        (["--loss", "mes"], "unknown loss `mes`; did you mean `mse`, `huber`, `bce-with-logits`? expected one of "),
     ] {
         let refusal = dir.refused(&[&["train", "digits"][..], &arguments].concat());
         assert!(refusal.contains(expected), "{refusal}");
@@ -372,7 +372,7 @@ fn incompatible_options_are_rejected_before_the_run_starts() {
         (&["digits", "--loss", "mse"], "\n  use cross_entropy or bce"),
         (
             &["digits", "--loss", "hinge"],
-            "expected one of `cross_entropy`, `bce_with_logits`, `kl_div`, `mse`, `l1`, `huber`",
+            "expected one of `cross-entropy`, `bce-with-logits`, `kl-div`, `mse`, `l1`, `huber`",
         ),
         (&["digits", "--class-weights", "1,x"], "expected balanced, or numbers above 0 such as 1,2.5"),
         (&["digits", "--weight-decay", "-1"], "expected a number of at least 0, such as 0.01"),
@@ -563,4 +563,15 @@ fn errors_about_options_name_what_was_given() {
     // PyTorch's and Keras' spelling with underscores.
     let refusal = dir.refused(&["train", "x.csv", "--batch_size", "0"]);
     assert!(refusal.contains("invalid value '0' for '--batch-size"), "{refusal}");
+    for (option, value, expected) in [
+        ("--dropout", "1.5", "'--dropout <DROPOUT>': expected a number in 0 .. 1, such as 0.9"),
+        ("--patience", "0", "'--patience <EPOCHS>': expected a number of at least 1"),
+        ("--epochs", "-3", "'--epochs <EPOCHS>': expected a number of at least 1"),
+        ("--seed", "-1", "'--seed <SEED>': expected a whole number"),
+        ("--hidden-sizes", "64,x", "'--hidden-sizes <N>': expected a number of at least 1"),
+    ] {
+        let output = dir.run(&["train", "x.csv", option, value]);
+        let refusal = text(&output.stderr);
+        assert!(output.status.code() == Some(2) && refusal.contains(expected), "{option} {value}: {refusal}");
+    }
 }

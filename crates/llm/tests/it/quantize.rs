@@ -109,3 +109,29 @@ fn wrong_inputs_are_reported() {
     let missing = folder.file("missing/out.gguf");
     assert!(message(&path("tiny-F16.gguf"), &missing).contains("cannot write"));
 }
+
+/// An output replaces neither the model nor anything that is not a file; a symbolic link is followed.
+#[cfg(unix)]
+#[test]
+fn outputs_replace_only_other_files() {
+    let folder = Folder::new("quantize-target");
+    let (model, link) = (folder.file("model.gguf"), folder.file("link.gguf"));
+    std::fs::copy(path("tiny-F16.gguf"), &model).unwrap();
+    std::os::unix::fs::symlink(&model, &link).unwrap();
+    let refused = |input: &Path, output: &Path| {
+        quantize(input, output, QuantizedType::Q8_0, &mut |_, _| {}).unwrap_err().message().to_string()
+    };
+    assert!(refused(&model, &model).ends_with("model.gguf is the model itself"));
+    assert!(refused(&model, &link).ends_with("link.gguf is the model itself"));
+    assert!(refused(&model, &folder.0).ends_with("is a folder"));
+    assert_eq!(refused(&model, Path::new("/dev/null")), "/dev/null is a pipe or a device");
+    assert_eq!(std::fs::read(&model).unwrap(), std::fs::read(path("tiny-F16.gguf")).unwrap());
+
+    let other = folder.file("other.gguf");
+    std::fs::write(&other, "an earlier file").unwrap();
+    std::fs::remove_file(&link).unwrap();
+    std::os::unix::fs::symlink(&other, &link).unwrap();
+    quantize(&model, &link, QuantizedType::Q8_0, &mut |_, _| {}).unwrap();
+    assert!(link.is_symlink() && Gguf::open(&other).is_ok());
+    assert_eq!(std::fs::read_dir(&folder.0).unwrap().count(), 3, "a partial file was left");
+}

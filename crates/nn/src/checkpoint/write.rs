@@ -121,7 +121,13 @@ impl Drop for WholeFile {
 }
 
 fn unwritten(path: &Path, error: io::Error) -> Error {
-    Error::io(format!("cannot write {}", path.display()), error).note("the file is unchanged")
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.exists());
+    let error = Error::io(format!("cannot write {}", path.display()), error);
+    match folder {
+        Some(folder) => error.note(format!("the folder {} does not exist", folder.display())),
+        None if path.is_file() => error.note("the file is unchanged"),
+        None => error,
+    }
 }
 
 /// Returns the file to write to, and what it replaces unless it is the target itself.

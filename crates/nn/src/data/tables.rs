@@ -132,10 +132,8 @@ impl Roles {
         };
         let columns: Vec<usize> = (0..table.names.len()).filter(read).collect();
         if columns.is_empty() || table.rows() == 0 {
-            let (rows, width) = (table.rows(), table.names.len());
-            let message =
-                format!("{}: a table of {rows} rows and {width} columns has no features or no rows", path.display());
-            return Err(Error::corrupt(message));
+            let lacking = if table.rows() == 0 { "no rows below the header" } else { "no column beside the target" };
+            return Err(Error::corrupt(format!("{}: the table has {lacking}", path.display())));
         }
         check_names(table, columns.iter().chain(&labels).copied().chain(sequence), path)?;
         Ok(Roles { labels, sequence, group, columns, categorical, index })

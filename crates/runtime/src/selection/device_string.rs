@@ -60,7 +60,7 @@ mod tests {
         for (text, message) in [
             (
                 "gpu:0",
-                "gpu: no such backend; expected one of cuda, rocm, metal, oneapi, opencl, vulkan, dx12, webgpu, cpu",
+                "gpu: unknown backend; expected one of cuda, rocm, metal, oneapi, opencl, vulkan, dx12, webgpu, cpu",
             ),
             (" ", "the device name is empty; write auto, cpu, cuda:0 or another that `panoply devices` lists"),
             ("cuda:", "cuda:: not a device name; write cuda:0"),

@@ -112,7 +112,7 @@ impl Registry {
         let devices = self.devices(kind).map_err(|error| {
             let Rejection { reason, fix, notes } = Rejection::of(kind, &error);
             let fix = fix.unwrap_or_else(|| "see `panoply devices`".to_string());
-            let sentence = format!("{}: no such device; no {} here: {reason}; {fix}", spelling.trim(), kind.title());
+            let sentence = format!("{}: device not found; no {} here: {reason}; {fix}", spelling.trim(), kind.title());
             notes.into_iter().fold(Error::unavailable(sentence), Error::note)
         })?;
         let is_wanted = |device: &&Device| match &wanted {
@@ -124,14 +124,14 @@ impl Registry {
     }
 }
 
-/// `cuda:1: no such device; 1 CUDA device here (cuda:0, H200); try cuda:0 or `panoply devices``.
+/// `cuda:1: device not found; 1 CUDA device here (cuda:0, H200); try cuda:0 or `panoply devices``.
 fn no_such(spelling: &str, kind: Backend, devices: &[Device]) -> Error {
     let here: Vec<String> =
         devices.iter().map(|device| format!("{}, {}", device.device_string(), device.info().name)).collect();
     let (count, plural) = (here.len(), if here.len() == 1 { "" } else { "s" });
     let (title, here, first) = (kind.title(), here.join("; "), devices[0].device_string());
     Error::unavailable(format!(
-        "{spelling}: no such device; {count} {title} device{plural} here ({here}); try {first} or `panoply devices`"
+        "{spelling}: device not found; {count} {title} device{plural} here ({here}); try {first} or `panoply devices`"
     ))
 }
 

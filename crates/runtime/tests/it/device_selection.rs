@@ -120,20 +120,20 @@ fn devices_are_found_by_name() {
     for (spelling, message) in [
         (
             "opencl:7",
-            "opencl:7: no such device; 2 OpenCL devices here (opencl:0, TestDevice; opencl:1, TestDevice); \
+            "opencl:7: device not found; 2 OpenCL devices here (opencl:0, TestDevice; opencl:1, TestDevice); \
              try opencl:0 or `panoply devices`",
         ),
         (
             "cpu:checked",
-            "cpu:checked: no such device; 1 CPU device here (cpu, TestDevice); try cpu or `panoply devices`",
+            "cpu:checked: device not found; 1 CPU device here (cpu, TestDevice); try cpu or `panoply devices`",
         ),
-        ("cuda:0", "cuda:0: no such device; no CUDA here: libcuda.so.1 is not here; install NVIDIA's driver"),
+        ("cuda:0", "cuda:0: device not found; no CUDA here: libcuda.so.1 is not here; install NVIDIA's driver"),
         (
             "dx12",
-            "dx12: no such device; no DirectX 12 here: no driver is registered; \
+            "dx12: device not found; no DirectX 12 here: no driver is registered; \
              register one",
         ),
-        ("rocm:0", "rocm:0: no such device; no ROCm here: the driver found no devices; see `panoply devices`"),
+        ("rocm:0", "rocm:0: device not found; no ROCm here: the driver found no devices; see `panoply devices`"),
     ] {
         let error = registry.get(spelling).unwrap_err();
         assert!(error.is_unavailable(), "{error:?}");
@@ -155,7 +155,7 @@ fn hanging_driver_is_abandoned() {
     for _ in 0..2 {
         assert_eq!(
             registry.get("cuda:0").unwrap_err().message(),
-            "cuda:0: no such device; no CUDA here: the driver did not respond within 20ms, its library hangs; \
+            "cuda:0: device not found; no CUDA here: the driver did not respond within 20ms, its library hangs; \
              try the vendor's own information tool, and reinstall or remove the driver"
         );
     }
@@ -216,7 +216,7 @@ fn panicking_driver_is_reported() {
     assert_eq!(report.recommended.device.device_string(), "cpu");
     assert_eq!(
         registry.get("opencl:0").unwrap_err().message(),
-        "opencl:0: no such device; no OpenCL here: the driver panicked during device discovery (on purpose); \
+        "opencl:0: device not found; no OpenCL here: the driver panicked during device discovery (on purpose); \
          report this bug"
     );
 }

@@ -98,8 +98,8 @@ fn environment_selects_the_device_by_default() {
 #[test]
 fn auto_uses_the_device_of_the_environment() {
     says(&[("PANOPLY_DEVICE", "cpu:checked")], "auto cpu:checked\n");
-    says(&[("PANOPLY_DEVICE", "nonsense")], "auto error: nonsense: no such backend");
-    says(&[("PANOPLY_DEVICE", "cpu:3")], "auto error: cpu:3: no such device");
+    says(&[("PANOPLY_DEVICE", "nonsense")], "auto error: nonsense: unknown backend");
+    says(&[("PANOPLY_DEVICE", "cpu:3")], "auto error: cpu:3: device not found");
 }
 
 #[test]
@@ -158,13 +158,13 @@ fn cpu_uses_one_thread_per_available_core() {
 fn invalid_values_are_errors_without_fallback() {
     says(
         &[("PANOPLY_DEVICE", "gpu")],
-        "error: gpu: no such backend; expected one of cuda, rocm, metal, oneapi, opencl, vulkan, dx12, webgpu, cpu\n  \
+        "error: gpu: unknown backend; expected one of cuda, rocm, metal, oneapi, opencl, vulkan, dx12, webgpu, cpu\n  \
          requested by PANOPLY_DEVICE\n",
     );
     says(&[("PANOPLY_DEVICE", "cpu:3")], "try cpu or `panoply devices`\n  requested by PANOPLY_DEVICE\n");
     says(
         &[("PANOPLY_DEVICE", "webgpu:0")],
-        "error: webgpu:0: no such device; no WebGPU here: WebGPU is only available in browsers; see `panoply devices`\n  \
+        "error: webgpu:0: device not found; no WebGPU here: WebGPU is only available in browsers; see `panoply devices`\n  \
          requested by PANOPLY_DEVICE\n",
     );
     says(&[("PANOPLY_THREADS", "0")], "error: PANOPLY_THREADS=0: write a number from 1 to 1024\n");

@@ -27,8 +27,8 @@ fn errors_name_the_claim_and_the_key() {
     for (text, expected) in [
         ("[[claim]", "1: "),
         ("x = 1", "unknown key `x`"),
-        ("", "there is no table `[[claim]]`"),
-        ("claim = 3", "there is no table `[[claim]]`"),
+        ("", "`[[claim]]` is missing: a file of claims has at least one"),
+        ("claim = 3", "`[[claim]]` is missing: a file of claims has at least one"),
         ("[[claim]]\nhold = 1", "claim 1: unknown key `hold`"),
         ("[[claim]]\ninputs = [[0, 1]]", "claim 1: `holds` is missing"),
         ("[[claim]]\nholds = \"finite\"", "exactly one of `inputs`, `point` and `example`"),
