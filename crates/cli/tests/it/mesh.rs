@@ -143,10 +143,10 @@ fn shards_give_the_same_model_file_on_any_number_of_ranks() {
     let refused =
         mesh_run(&dir, installation, 2, &["train", "digits", "--shards", "1", "--out", "few"]).output().unwrap();
     let stderr = text(&refused.stderr);
-    assert!(stderr.contains("--shards 1 is less than the number of ranks or devices, 2"), "{stderr}");
+    assert!(stderr.contains("shards = 1 is less than the number of ranks or devices, 2"), "{stderr}");
     assert!(!dir.0.join("few").exists());
     let refused = dir.refused(&["train", "digits", "--batch-size", "50", "--shards", "51", "--out", "many"]);
-    assert!(refused.contains("--shards 51 is more than the number of examples in a batch, 50"), "{refused}");
+    assert!(refused.contains("shards = 51 is more than the number of examples in a batch, 50"), "{refused}");
     assert!(!dir.0.join("many").exists());
 }
 

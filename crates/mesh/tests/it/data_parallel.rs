@@ -153,11 +153,11 @@ fn shards_out_of_range_are_an_error() {
     let training = TrainConfig { shards: Some(2), group: Some(group), ..TrainConfig::new(1, 60) };
     let (train, held) = data();
     let error = Device::get("cpu").unwrap().scope(|| fresh().fit(&training, &train, &held, &mut NoCallback));
-    assert_eq!(error.unwrap_err().message(), "shards = 2: each of the 3 processes needs at least one shard");
+    assert_eq!(error.unwrap_err().message(), "shards = 2 is less than the number of ranks or devices, 3");
     let training = TrainConfig { shards: Some(100), ..TrainConfig::new(1, 60) };
     let (train, held) = data();
     let error = Device::get("cpu").unwrap().scope(|| fresh().fit(&training, &train, &held, &mut NoCallback));
-    assert_eq!(error.unwrap_err().message(), "shards = 100: a batch of 60 examples cannot be divided so often");
+    assert_eq!(error.unwrap_err().message(), "shards = 100 is more than the number of examples in a batch, 60");
 }
 
 /// Batches with fewer examples than shards, and with an uneven number.
