@@ -196,7 +196,8 @@ impl TrainJob {
         changed_at_random(&mut network, recipe.args.augment.clone(), sequences)?;
         let mut settings = settings(&model, &recipe, (&labeled.dataset.targets, defaults))?;
         let is_known = !matches!(recipe.args.batch_size, Some(BatchSize::Auto));
-        ranks::check_shards(settings.shards, is_known.then_some(settings.batch_size), ranks)?;
+        let count = ranks.map_or(1, ProcessGroup::ranks);
+        TrainConfig::check_shards(settings.shards, is_known.then_some(settings.batch_size), count)?;
         let test = arguments.test_data.clone().or(parts.and_then(|parts| parts.test));
         settings.test_data = test.map(|test| val_split::absolute(&test));
         let (train, held, mut rng) = split_dataset(&mut labeled, &settings, (&reading, reports))?;
@@ -273,7 +274,8 @@ impl TrainJob {
         let lock = reports.then(|| RunLock::acquire(folder)).transpose()?;
         // Read again: a run that held the lock until now can have written it.
         let mut manifest = Manifest::read(folder)?;
-        ranks::check_shards(manifest.settings.shards, Some(manifest.settings.batch_size), ranks)?;
+        let count = ranks.map_or(1, ProcessGroup::ranks);
+        TrainConfig::check_shards(manifest.settings.shards, Some(manifest.settings.batch_size), count)?;
         manifest::check_path(Path::new(manifest.data.place()))?;
         if reports {
             manifest.data.reading = with_progress(&manifest.data.reading);

@@ -21,6 +21,14 @@ pub trait Wire: Debug + Send + Sync {
     /// Receives bytes from another rank, which must send the same number.
     fn receive(&self, from: usize, bytes: &mut [u8]) -> Result<()>;
 
+    /// Sends bytes to other ranks and receives bytes from others, all at the same time. Messages between two ranks keep their order.
+    ///
+    /// By default all are sent before any is received, which is right only where [`Wire::send`] does not wait for the receiver.
+    fn exchange(&self, sends: &[(usize, &[u8])], receives: &mut [(usize, &mut [u8])]) -> Result<()> {
+        sends.iter().try_for_each(|(to, bytes)| self.send(*to, bytes))?;
+        receives.iter_mut().try_for_each(|(from, bytes)| self.receive(*from, bytes))
+    }
+
     /// Sums each element over all ranks, in rank order, so that every rank gets bitwise equal results.
     fn all_reduce(&self, values: &mut [f32]) -> Result<()>;
 

@@ -188,17 +188,20 @@ impl ProcessGroup for RankGroup {
         self.message(|| "sum over all ranks".to_string(), bytes, || self.wire.all_reduce(values))
     }
 
-    fn send(&self, to: usize, values: &[f32]) -> Result<()> {
-        let bytes: &[u8] = bytemuck::cast_slice(values);
-        let _wait = waits::begin(self.wire.rank(), format!("rank {to} to receive gradients"));
-        self.message(|| format!("send gradients to rank {to}"), bytes.len(), || self.wire.send(to, bytes))
-    }
-
-    fn receive(&self, from: usize, values: &mut [f32]) -> Result<()> {
-        let bytes: &mut [u8] = bytemuck::cast_slice_mut(values);
-        let _wait = waits::begin(self.wire.rank(), format!("gradients from rank {from}"));
-        let (name, count) = (|| format!("receive gradients from rank {from}"), bytes.len());
-        self.message(name, count, || self.wire.receive(from, bytes))
+    fn exchange(&self, sends: &[(usize, &[f32])], receives: &mut [(usize, &mut [f32])]) -> Result<()> {
+        let mut others: Vec<usize> =
+            sends.iter().map(|(to, _)| *to).chain(receives.iter().map(|(from, _)| *from)).collect();
+        others.sort_unstable();
+        others.dedup();
+        let others = others.iter().map(usize::to_string).collect::<Vec<String>>().join(", ");
+        let _wait = waits::begin(self.wire.rank(), format!("gradients of rank {others}"));
+        let sends: Vec<(usize, &[u8])> = sends.iter().map(|(to, values)| (*to, bytemuck::cast_slice(values))).collect();
+        let mut receives: Vec<(usize, &mut [u8])> =
+            receives.iter_mut().map(|(from, values)| (*from, bytemuck::cast_slice_mut(values))).collect();
+        let sent: usize = sends.iter().map(|(_, bytes)| bytes.len()).sum();
+        let received: usize = receives.iter().map(|(_, bytes)| bytes.len()).sum();
+        let name = || format!("exchange gradients with rank {others}");
+        self.message(name, sent + received, || self.wire.exchange(&sends, &mut receives))
     }
 
     fn broadcast(&self, values: &mut [f64]) -> Result<()> {

@@ -97,10 +97,45 @@ impl TimelineRecording {
     /// call it.
     ///
     /// # Errors
-    /// If work on a device, or the communication, failed.
+    /// If work on a device, or the communication, failed; on rank 0 also if work on a device of another rank failed.
     pub fn finish(mut self) -> Result<Timeline> {
+        let profiled = self.add_profiles();
+        let duration = self.recorder.now();
+        self.switch.stop();
+        let (events, dropped) = self.recorder.take();
+        let own = Part { events, duration, dropped };
+        let Some(group) = &self.group else { return profiled.map(|()| Timeline::of(1, [own])) };
+        // A rank that failed takes part in the exchange, so that no other rank waits for it.
+        let bytes = profiled.and_then(|()| serde_json::to_vec(&own).map_err(|error| Error::mistake(error.to_string())));
+        let lengths = group.gather_counts(bytes.as_ref().map_or(0, Vec::len))?;
+        if group.own_rank() > 0 {
+            group.send_value(0, LABEL, &bytes)?;
+            return bytes.map(|_| Timeline::of(lengths.len(), [own]));
+        }
+        let others = lengths.iter().enumerate().skip(1);
+        let received = others.map(|(rank, length)| group.receive_value(rank, LABEL, *length));
+        let received = received.collect::<Result<Vec<Result<Vec<u8>>>>>()?;
+        bytes?;
+        let mut parts = vec![own];
+        for (rank, bytes) in (1..).zip(received) {
+            let bytes = bytes.map_err(|error| error.note(format!("on rank {rank}")))?;
+            let wrong = |error: serde_json::Error| Error::corrupt(format!("the timeline of rank {rank}: {error}"));
+            parts.push(serde_json::from_slice(&bytes).map_err(wrong)?);
+        }
+        Ok(Timeline::of(lengths.len(), parts))
+    }
+
+    /// Ends the profiles of the devices, of which all are ended if one fails, and adds their commands to the events.
+    fn add_profiles(&mut self) -> Result<()> {
+        let mut done = Ok(());
         for (device, profiler, offset) in std::mem::take(&mut self.profiles) {
-            let report = profiler.finish()?;
+            let report = match profiler.finish() {
+                Ok(report) => report,
+                Err(error) => {
+                    done = done.and(Err(error));
+                    continue;
+                }
+            };
             for command in &report.commands {
                 let kind = match command.kind {
                     ActivityKind::Kernel | ActivityKind::Routine => EventKind::Kernel,
@@ -114,24 +149,7 @@ impl TimelineRecording {
                 self.recorder.push(Event { rank, lane, kind, name, begin, end, bytes });
             }
         }
-        let duration = self.recorder.now();
-        self.switch.stop();
-        let (events, dropped) = self.recorder.take();
-        let own = Part { events, duration, dropped };
-        let Some(group) = &self.group else { return Ok(Timeline::of(1, [own])) };
-        let bytes = serde_json::to_vec(&own).map_err(|error| Error::mistake(error.to_string()));
-        let lengths = group.gather_counts(bytes.as_ref().map_or(0, Vec::len))?;
-        if group.own_rank() > 0 {
-            group.send_value(0, LABEL, &bytes)?;
-            return Ok(Timeline::of(lengths.len(), [own]));
-        }
-        let mut parts = vec![own];
-        for (rank, length) in lengths.iter().enumerate().skip(1) {
-            let bytes = group.receive_value(rank, LABEL, *length)??;
-            let wrong = |error: serde_json::Error| Error::corrupt(format!("the timeline of rank {rank}: {error}"));
-            parts.push(serde_json::from_slice(&bytes).map_err(wrong)?);
-        }
-        Ok(Timeline::of(lengths.len(), parts))
+        done
     }
 }
 

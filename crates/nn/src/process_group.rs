@@ -33,17 +33,12 @@ pub trait ProcessGroup: Debug + Send + Sync {
     /// If the communication fails.
     fn broadcast(&self, values: &mut [f64]) -> Result<()>;
 
-    /// Sends values to another process, which must receive the same number. May block until the other process receives them.
+    /// Sends values to other processes and receives values from others, all at the same time. Messages between two processes are received in
+    /// the order in which they are sent, and have the same lengths on both. May block until the other processes receive them.
     ///
     /// # Errors
     /// If the communication fails.
-    fn send(&self, to: usize, values: &[f32]) -> Result<()>;
-
-    /// Receives values from another process, which must send the same number.
-    ///
-    /// # Errors
-    /// If the communication fails.
-    fn receive(&self, from: usize, values: &mut [f32]) -> Result<()>;
+    fn exchange(&self, sends: &[(usize, &[f32])], receives: &mut [(usize, &mut [f32])]) -> Result<()>;
 }
 
 /// Returns true if all processes want to continue.

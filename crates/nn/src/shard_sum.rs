@@ -99,18 +99,12 @@ impl PartialSums {
         let Some(group) = group.filter(|group| group.ranks() > 1) else {
             return Ok(self.sums.pop().expect("there is at least one shard").1);
         };
-        let root = 0..self.layout.shards;
-        let length = self.sums[0].1.len();
-        let buckets = || (0..length).step_by(bucket.max(1)).map(|at| at..length.min(at + bucket.max(1))).enumerate();
+        let (length, bucket, root) = (self.sums[0].1.len(), bucket.max(1), 0..self.layout.shards);
+        let ranges: Vec<Range<usize>> = (0..length).step_by(bucket).map(|at| at..length.min(at + bucket)).collect();
         total.resize(length, 0.0);
-        for (number, range) in buckets() {
-            if let Some(sum) = self.node(group, &root, number, &range)? {
-                total[range].copy_from_slice(&sum);
-            }
-        }
-        for (number, range) in buckets() {
-            broadcast(group, self.layout.holder(&root, number), &mut total[range])?;
-        }
+        self.combine(group, (&root, 0), &ranges, total.chunks_mut(bucket).collect())?;
+        let holders: Vec<usize> = (0..ranges.len()).map(|number| self.layout.holder(&root, number)).collect();
+        broadcast(group, total.chunks_mut(bucket).zip(holders).collect())?;
         Ok(total)
     }
 
@@ -119,41 +113,61 @@ impl PartialSums {
         self.sums.into_iter().map(|(_, sum)| sum)
     }
 
-    /// Returns the values `range` of the sum of a node, if this process holds it.
+    /// Returns the sum of the node at this depth of the tree for each bucket, if this process holds it.
     fn node(
         &self,
         group: &dyn ProcessGroup,
-        node: &Range<usize>,
-        bucket: usize,
-        range: &Range<usize>,
-    ) -> Result<Option<Cow<'_, [f32]>>> {
+        (node, depth): (&Range<usize>, u32),
+        buckets: &[Range<usize>],
+    ) -> Result<Vec<Option<Cow<'_, [f32]>>>> {
         if let Some((_, sum)) = self.sums.iter().find(|(own, _)| own == node) {
-            return Ok(Some(Cow::Borrowed(&sum[range.clone()])));
+            return Ok(buckets.iter().map(|range| Some(Cow::Borrowed(&sum[range.clone()]))).collect());
         }
         if self.layout.owner(node.start) == self.layout.owner(node.end - 1) {
-            return Ok(None);
+            return Ok(vec![None; buckets.len()]);
         }
-        let (left, right) = (node.start..middle(node), middle(node)..node.end);
-        let holder = self.layout.holder(node, bucket);
-        let [left_holder, right_holder] = [&left, &right].map(|child| self.layout.holder(child, bucket / 2));
-        let left = self.node(group, &left, bucket / 2, range)?;
-        let right = self.node(group, &right, bucket / 2, range)?;
-        let other = if left_holder == holder { right_holder } else { left_holder };
-        match (left, right) {
-            (Some(mut left), Some(right)) => {
-                add(left.to_mut(), &right);
-                Ok(Some(left))
+        let holds = |number: usize| self.layout.holder(node, number >> depth) == group.rank();
+        let place = |(number, range): (usize, &Range<usize>)| vec![0f32; if holds(number) { range.len() } else { 0 }];
+        let mut sums: Vec<Vec<f32>> = buckets.iter().enumerate().map(place).collect();
+        self.combine(group, (node, depth), buckets, sums.iter_mut().map(Vec::as_mut_slice).collect())?;
+        let sums = sums.into_iter().enumerate();
+        Ok(sums.map(|(number, sum)| holds(number).then_some(Cow::Owned(sum))).collect())
+    }
+
+    /// Adds the children of a node that several processes own, and writes the sum of each bucket that this process holds to its place. The
+    /// messages of all buckets travel at the same time.
+    fn combine(
+        &self,
+        group: &dyn ProcessGroup,
+        (node, depth): (&Range<usize>, u32),
+        buckets: &[Range<usize>],
+        places: Vec<&mut [f32]>,
+    ) -> Result<()> {
+        let children = [node.start..middle(node), middle(node)..node.end];
+        let left = self.node(group, (&children[0], depth + 1), buckets)?;
+        let right = self.node(group, (&children[1], depth + 1), buckets)?;
+        let (mut sends, mut receives, mut terms) = (Vec::new(), Vec::new(), Vec::new());
+        for (number, ((left, right), place)) in left.iter().zip(&right).zip(places).enumerate() {
+            let holder = self.layout.holder(node, number >> depth);
+            let [left_holder, right_holder] =
+                [0, 1].map(|child| self.layout.holder(&children[child], number >> (depth + 1)));
+            match (left, right) {
+                (Some(left), Some(right)) => {
+                    place.copy_from_slice(left);
+                    add(place, right);
+                }
+                (Some(own), None) | (None, Some(own)) if group.rank() == holder => {
+                    receives.push((if left_holder == holder { right_holder } else { left_holder }, place));
+                    terms.push(own);
+                }
+                (Some(own), None) | (None, Some(own)) => sends.push((holder, &**own)),
+                (None, None) => {}
             }
-            (Some(own), None) | (None, Some(own)) if group.rank() == holder => {
-                let mut sum = vec![0f32; range.len()];
-                group.receive(other, &mut sum)?;
-                // The addition of two numbers is commutative.
-                add(&mut sum, &own);
-                Ok(Some(Cow::Owned(sum)))
-            }
-            (Some(own), None) | (None, Some(own)) => group.send(holder, &own).map(|()| None),
-            (None, None) => Ok(None),
         }
+        exchange(group, &sends, &mut receives)?;
+        // The addition of two numbers is commutative.
+        receives.into_iter().zip(terms).for_each(|((_, sum), own)| add(sum, own));
+        Ok(())
     }
 }
 
@@ -161,21 +175,29 @@ fn add(sum: &mut [f32], values: &[f32]) {
     sum.iter_mut().zip(values).for_each(|(sum, value)| *sum += value);
 }
 
-/// Copies the values of a process to all others, along a binomial tree.
-fn broadcast(group: &dyn ProcessGroup, root: usize, values: &mut [f32]) -> Result<()> {
+/// Exchanges messages, if there are any.
+fn exchange(group: &dyn ProcessGroup, sends: &[(usize, &[f32])], receives: &mut [(usize, &mut [f32])]) -> Result<()> {
+    if sends.is_empty() && receives.is_empty() { Ok(()) } else { group.exchange(sends, receives) }
+}
+
+/// Copies the values of each bucket from the process with this number to all others, along binomial trees.
+fn broadcast(group: &dyn ProcessGroup, mut buckets: Vec<(&mut [f32], usize)>) -> Result<()> {
     let ranks = group.ranks();
-    let relative = (group.rank() + ranks - root) % ranks;
-    let rank = |relative: usize| (relative + root) % ranks;
-    // The lowest bit of a relative rank that is set leads to its parent; the ranks below that bit are its children.
-    let mut bit = if relative == 0 { ranks.next_power_of_two() } else { relative & relative.wrapping_neg() };
-    if relative > 0 {
-        group.receive(rank(relative - bit), values)?;
-    }
+    let mut bit = ranks.next_power_of_two();
     while bit > 1 {
         bit /= 2;
-        if relative + bit < ranks {
-            group.send(rank(relative + bit), values)?;
+        let (mut sends, mut receives) = (Vec::new(), Vec::new());
+        for (values, root) in &mut buckets {
+            let relative = (group.rank() + ranks - *root) % ranks;
+            let rank = |relative: usize| (relative + *root) % ranks;
+            // The lowest bit of a relative rank that is set leads to its parent; the ranks below that bit are its children.
+            if relative % (2 * bit) == bit {
+                receives.push((rank(relative - bit), &mut **values));
+            } else if relative.is_multiple_of(2 * bit) && relative + bit < ranks {
+                sends.push((rank(relative + bit), &**values));
+            }
         }
+        exchange(group, &sends, &mut receives)?;
     }
     Ok(())
 }
@@ -214,22 +236,20 @@ mod tests {
             unreachable!("the sum uses messages")
         }
 
-        /// Waits until the message is received, as MPI can.
-        fn send(&self, to: usize, values: &[f32]) -> Result<()> {
+        /// Waits until the messages are received, as MPI can.
+        fn exchange(&self, sends: &[(usize, &[f32])], receives: &mut [(usize, &mut [f32])]) -> Result<()> {
             let (messages, changed) = &*self.messages;
             let mut state = messages.lock().unwrap();
-            state[self.rank][to].push_back(values.to_vec());
+            sends.iter().for_each(|(to, values)| state[self.rank][*to].push_back(values.to_vec()));
             changed.notify_all();
-            drop(changed.wait_while(state, |state| !state[self.rank][to].is_empty()).unwrap());
-            Ok(())
-        }
-
-        fn receive(&self, from: usize, values: &mut [f32]) -> Result<()> {
-            let (messages, changed) = &*self.messages;
-            let state = messages.lock().unwrap();
-            let mut state = changed.wait_while(state, |state| state[from][self.rank].is_empty()).unwrap();
-            values.copy_from_slice(&state[from][self.rank].pop_front().unwrap());
-            changed.notify_all();
+            for (from, values) in receives {
+                state = changed.wait_while(state, |state| state[*from][self.rank].is_empty()).unwrap();
+                values.copy_from_slice(&state[*from][self.rank].pop_front().unwrap());
+                changed.notify_all();
+            }
+            let received =
+                |state: &[Vec<VecDeque<Vec<f32>>>]| sends.iter().all(|(to, _)| state[self.rank][*to].is_empty());
+            drop(changed.wait_while(state, |state| !received(state)).unwrap());
             Ok(())
         }
     }

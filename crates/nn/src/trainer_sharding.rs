@@ -30,19 +30,11 @@ impl TrainConfig {
     /// If there are fewer shards than processes, or the communication fails.
     pub(crate) fn sharding(&self) -> Result<Option<Sharding>> {
         let ranks = self.group.as_ref().map_or(1, |group| group.ranks());
-        let shards = self.shards.unwrap_or(ranks);
-        if shards < ranks.max(1) {
-            let message = format!("shards = {shards}: each of the {ranks} processes needs at least one shard");
-            return Err(Error::mistake(message).note("use more shards or fewer processes"));
-        }
+        TrainConfig::check_shards(self.shards, Some(self.batch_size), ranks)?;
         if self.group.is_none() && self.shards.is_none() {
             return Ok(None);
         }
-        if shards > self.batch_size.max(ranks) {
-            let message =
-                format!("shards = {shards}: a batch of {} examples cannot be divided so often", self.batch_size);
-            return Err(Error::mistake(message).note("use at most as many shards as examples"));
-        }
+        let shards = self.shards.unwrap_or(ranks);
         let is_cpu = Device::current()?.device_string().starts_with("cpu");
         // Devices of processes can differ in kind; all must use the same messages.
         let mut bytes = [if is_cpu { CPU_BUCKET } else { GPU_BUCKET } as f64];
@@ -51,6 +43,25 @@ impl TrainConfig {
         let layout = ShardLayout { shards, ranks };
         let (group, forks) = (self.group.clone(), self.shards.is_some());
         Ok(Some(Sharding { group, layout, forks, bucket, spare: Mutex::default() }))
+    }
+
+    /// Checks a number of shards for this batch size and number of processes, before a run is configured. `batch_size` is `None` if it is
+    /// chosen later.
+    ///
+    /// # Errors
+    /// If there are fewer shards than processes, or more than examples in a batch.
+    pub fn check_shards(shards: Option<usize>, batch_size: Option<usize>, ranks: usize) -> Result<()> {
+        match (shards, batch_size) {
+            (Some(shards), _) if shards < ranks.max(1) => {
+                let message = format!("shards = {shards} is less than the number of ranks or devices, {ranks}");
+                Err(Error::mistake(message).note("each of them computes at least one shard of every batch"))
+            }
+            (Some(shards), Some(batch_size)) if shards > batch_size.max(ranks) => {
+                let message = format!("shards = {shards} is more than the number of examples in a batch, {batch_size}");
+                Err(Error::mistake(message).note("use fewer shards or a larger batch size"))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Returns the number of examples of a batch that are computed together at most.

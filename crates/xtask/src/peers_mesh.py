@@ -1,6 +1,7 @@
 """Compares `panoply bench mesh` with Dask, Ray and PyTorch's DistributedDataParallel.
 
     python peers_mesh.py PANOPLY_BINARY TABLE.md [--turns N]
+    python peers_mesh.py --peer torch_ddp    # one peer alone; prints its seconds
 
 All programs take turns, each turn in processes of their own. Times are medians over the turns; a ratio is the median of the ratios of the turns.
 """
@@ -14,6 +15,7 @@ import pathlib
 import platform
 import subprocess
 import sys
+import tempfile
 import time
 
 TASKS, SIZE, BLOCK, BATCH, WORKERS = 10_000, 4096, 1024, 1024, 2
@@ -97,15 +99,18 @@ def mlp():
     return torch.nn.Sequential(*layers[:-1])
 
 
-def torch_rank(rank, results):
+def torch_rank(rank, store, results):
     import torch
     import torch.distributed as distributed
     torch.set_num_threads(1)
-    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT="29517")
-    distributed.init_process_group("gloo", rank=rank, world_size=WORKERS)
+    # The ranks meet in a file and talk over the loopback interface: no host name, no route and no port that something else can use.
+    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+    distributed.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=WORKERS)
     seconds = train(torch.nn.parallel.DistributedDataParallel(mlp()), BATCH // WORKERS)
     if rank == 0:
         results.put(seconds)
+    # A rank that closes its connections while the other one still reads makes that one fail.
+    distributed.barrier()
     distributed.destroy_process_group()
 
 
@@ -114,7 +119,8 @@ def torch_ddp():
     import torch.multiprocessing as multiprocessing
     context = multiprocessing.get_context("spawn")
     results = context.SimpleQueue()
-    multiprocessing.spawn(torch_rank, (results,), nprocs=WORKERS)
+    with tempfile.TemporaryDirectory() as folder:
+        multiprocessing.spawn(torch_rank, (os.path.join(folder, "store"), results), nprocs=WORKERS)
     return results.get()
 
 
@@ -123,11 +129,16 @@ PEERS = {"dask_tasks": ("dask", dask_tasks), "ray_tasks": ("ray", ray_tasks), "d
 
 
 def measured(name):
-    """The figure of a peer, measured in a process of its own; None if it fails."""
-    env = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "RAY_USAGE_STATS_ENABLED": "0"}
-    done = subprocess.run([sys.executable, __file__, "--peer", name], capture_output=True, text=True, env=env, timeout=600)
+    """The figure of a peer, measured in a process of its own; None if it fails, whose output is printed then."""
+    # A process that ends by a signal prints where it was.
+    env = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "RAY_USAGE_STATS_ENABLED": "0", "PYTHONFAULTHANDLER": "1"}
+    try:
+        done = subprocess.run([sys.executable, __file__, "--peer", name], capture_output=True, text=True, env=env, timeout=600)
+    except subprocess.TimeoutExpired as late:
+        print(f"{name}: not done after {late.timeout:.0f} s; its output follows\n{(late.stderr or b'').decode(errors='replace')}", flush=True)
+        return None
     if done.returncode != 0:
-        print(f"{name}: {done.stderr.strip().splitlines()[-1] if done.stderr.strip() else 'failed'}", flush=True)
+        print(f"{name}: exit code {done.returncode}; its output follows\n{done.stdout}{done.stderr}", flush=True)
         return None
     return json.loads(done.stdout.splitlines()[-1])
 

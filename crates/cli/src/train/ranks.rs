@@ -39,23 +39,6 @@ pub fn run(arguments: &TrainCommand) -> Result<ExitCode> {
     }
 }
 
-/// Fails if a batch has fewer shards than there are ranks, or more than it has examples, before a run folder is created. `batch_size` is
-/// `None` if it is chosen later.
-pub fn check_shards(shards: Option<usize>, batch_size: Option<usize>, ranks: Option<&RankGroup>) -> Result<()> {
-    let ranks = ranks.map_or(1, ProcessGroup::ranks);
-    match (shards, batch_size) {
-        (Some(shards), _) if shards < ranks => {
-            let message = format!("--shards {shards} is less than the number of ranks or devices, {ranks}");
-            Err(Error::mistake(message).note("each of them computes at least one shard of every batch"))
-        }
-        (Some(shards), Some(batch_size)) if shards > batch_size.max(ranks) => {
-            let message = format!("--shards {shards} is more than the number of examples in a batch, {batch_size}");
-            Err(Error::mistake(message).note("use fewer shards or a larger --batch-size"))
-        }
-        _ => Ok(()),
-    }
-}
-
 /// Trains on several devices of this process: each is a rank with a thread of its own.
 fn train_on_devices(arguments: &TrainCommand, list: &str) -> Result<ExitCode> {
     let choices = DeviceArgs::select_all(list)?;

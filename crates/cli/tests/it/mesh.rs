@@ -143,10 +143,10 @@ fn shards_give_the_same_model_file_on_any_number_of_ranks() {
     let refused =
         mesh_run(&dir, installation, 2, &["train", "digits", "--shards", "1", "--out", "few"]).output().unwrap();
     let stderr = text(&refused.stderr);
-    assert!(stderr.contains("--shards 1 is less than the number of ranks or devices, 2"), "{stderr}");
+    assert!(stderr.contains("shards = 1 is less than the number of ranks or devices, 2"), "{stderr}");
     assert!(!dir.0.join("few").exists());
     let refused = dir.refused(&["train", "digits", "--batch-size", "50", "--shards", "51", "--out", "many"]);
-    assert!(refused.contains("--shards 51 is more than the number of examples in a batch, 50"), "{refused}");
+    assert!(refused.contains("shards = 51 is more than the number of examples in a batch, 50"), "{refused}");
     assert!(!dir.0.join("many").exists());
 }
 
@@ -221,6 +221,57 @@ fn a_signal_to_the_command_ends_all_ranks() {
                 std::thread::yield_now();
             }
         }
+    }
+}
+
+/// A signal between the batches of a step, to one process of a run, stops all processes after that step, and the run continues with the
+/// bits of a run that was not stopped.
+#[cfg(target_os = "linux")]
+#[test]
+fn run_stopped_within_an_accumulated_step_resumes_exactly() {
+    let dir = TempDir::new("stopped-step");
+    let arguments = |command: String| command.split(' ').map(str::to_string).collect::<Vec<String>>();
+    // 1438 examples are 72 batches, with steps after batches 30, 60 and 72: the signal is almost always within a step.
+    let train = |epochs: usize, out: &str| {
+        let options = "--shards 4 --batch-size 20 --accumulate-grad-batches 30 --json";
+        arguments(format!("train digits {options} --epochs {epochs} --out {out}"))
+    };
+    let alone = |arguments: &[String]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_panoply"));
+        command.args(arguments).args(["--device", "cpu"]).current_dir(&dir.0).stdin(Stdio::null());
+        command
+    };
+    let model = |out: &str| std::fs::read(dir.0.join(out).join("model.safetensors")).unwrap();
+    let launchers = launchers("a signal to a rank");
+    for installation in std::iter::once(None).chain(launchers.iter().map(Some)) {
+        let out = installation.map_or("one", |installation| if installation.is_openmpi { "openmpi" } else { "mpich" });
+        let run = train(100_000, out);
+        let mut command = match installation {
+            None => alone(&run),
+            Some(installation) => {
+                mesh_run(&dir, installation, 2, &run.iter().map(String::as_str).collect::<Vec<&str>>())
+            }
+        };
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let begun = dir.0.join(out).join("checkpoint.safetensors");
+        while !begun.exists() {
+            assert!(child.try_wait().unwrap().is_none(), "{out}: the run ended early");
+            std::thread::yield_now();
+        }
+        let process = match installation {
+            None => child.id().to_string(),
+            Some(_) => process_of_rank(&dir, 1).expect("the rank runs"),
+        };
+        assert!(Command::new("kill").args(["-TERM", &process]).status().unwrap().success());
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success(), "{out}");
+        let stopped: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(stopped["interrupted"], true, "{out}");
+        let epochs = stopped["history"].as_array().unwrap().len() + 2;
+        report(alone(&arguments(format!("train --resume {out} --epochs {epochs} --json"))));
+        let whole = format!("{out}-whole");
+        report(alone(&train(epochs, &whole)));
+        assert!(model(out) == model(&whole), "{out}, {epochs} epochs");
     }
 }
 

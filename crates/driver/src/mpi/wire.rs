@@ -91,17 +91,17 @@ impl<H: Copy + Send + Sync> MpiWire<H> {
         Err(Error::new(ErrorKind::Driver, message))
     }
 
-    /// Starts a request and waits until it is complete. The library is locked during calls only.
-    ///
-    /// If the wait fails, the library can still write to the buffers of the request, which the caller would release. Then all ranks end.
-    fn complete(&self, function: &str, start: impl FnOnce(&Functions<H>, *mut H) -> c_int) -> Result<()> {
+    /// Starts a request. The library is locked during the call only.
+    fn start(&self, function: &str, start: impl FnOnce(&Functions<H>, *mut H) -> c_int) -> Result<H> {
         // The initial value does not matter: the call writes it.
         let mut request = self.constants.world;
-        {
-            let table = self.table();
-            let code = start(&table, &mut request);
-            self.check(function, &table, code)?;
-        }
+        let table = self.table();
+        let code = start(&table, &mut request);
+        self.check(function, &table, code).map(|()| request)
+    }
+
+    /// Waits until a request is complete. The library is locked during calls only.
+    fn wait(&self, function: &str, mut request: H) {
         let started = Instant::now();
         loop {
             let mut done = 0;
@@ -111,9 +111,7 @@ impl<H: Copy + Send + Sync> MpiWire<H> {
             let checked = self.check(function, &table, code);
             drop(table);
             if let Err(error) = checked {
-                // If stderr is closed, the exit code remains.
-                let _ = writeln!(std::io::stderr(), "panoply: rank {}: {error}", self.rank);
-                self.abort(1);
+                self.abort_with(&error);
             }
             match done {
                 0 if started.elapsed() < EAGER => yield_now(),
@@ -121,7 +119,46 @@ impl<H: Copy + Send + Sync> MpiWire<H> {
                 _ => break,
             }
         }
+    }
+
+    /// Starts a request and waits until it is complete.
+    fn complete(&self, function: &str, start: impl FnOnce(&Functions<H>, *mut H) -> c_int) -> Result<()> {
+        let request = self.start(function, start)?;
+        self.wait(function, request);
         Ok(())
+    }
+
+    /// Ends all ranks because a request failed: the library can still write to the buffers of open requests, which the caller would release.
+    fn abort_with(&self, error: &Error) -> ! {
+        // If stderr is closed, the exit code remains.
+        let _ = writeln!(std::io::stderr(), "panoply: rank {}: {error}", self.rank);
+        self.abort(1)
+    }
+
+    /// Starts to send bytes, which must not change or be released until the request is complete.
+    ///
+    /// # Safety
+    /// The slice must outlive the request.
+    unsafe fn start_send(&self, to: usize, bytes: &[u8]) -> Result<H> {
+        let Constants { world, byte, .. } = self.constants;
+        self.start("MPI_Isend", |table, request| {
+            let (data, count) = (bytes.as_ptr().cast(), bytes.len() as c_int);
+            // SAFETY: the slice holds this number of bytes until the request is complete, as the caller promises; the number fits an int.
+            unsafe { (table.isend)(data, count, byte, to as c_int, TAG, world, request) }
+        })
+    }
+
+    /// Starts to receive bytes, which must not be used or released until the request is complete.
+    ///
+    /// # Safety
+    /// The slice must outlive the request.
+    unsafe fn start_receive(&self, from: usize, bytes: &mut [u8]) -> Result<H> {
+        let Constants { world, byte, .. } = self.constants;
+        self.start("MPI_Irecv", |table, request| {
+            let (data, count) = (bytes.as_mut_ptr().cast(), bytes.len() as c_int);
+            // SAFETY: this number of bytes can be written until the request is complete, as the caller promises; the number fits an int.
+            unsafe { (table.irecv)(data, count, byte, from as c_int, TAG, world, request) }
+        })
     }
 
     /// Sums elements over all ranks: each rank adds up one block of every rank's values, then all ranks gather all blocks.
@@ -161,26 +198,37 @@ impl<H: Copy + Send + Sync> Wire for MpiWire<H> {
     }
 
     fn send(&self, to: usize, bytes: &[u8]) -> Result<()> {
-        let Constants { world, byte, .. } = self.constants;
-        for part in bytes.chunks(MAX_MESSAGE) {
-            self.complete("MPI_Isend", |table, request| {
-                let (data, count) = (part.as_ptr().cast(), part.len() as c_int);
-                // SAFETY: the slice holds this number of bytes until the request is complete, and the number fits an int.
-                unsafe { (table.isend)(data, count, byte, to as c_int, TAG, world, request) }
-            })?;
-        }
-        Ok(())
+        self.exchange(&[(to, bytes)], &mut [])
     }
 
     fn receive(&self, from: usize, bytes: &mut [u8]) -> Result<()> {
-        let Constants { world, byte, .. } = self.constants;
-        for part in bytes.chunks_mut(MAX_MESSAGE) {
-            self.complete("MPI_Irecv", |table, request| {
-                let (data, count) = (part.as_mut_ptr().cast(), part.len() as c_int);
-                // SAFETY: this number of bytes can be written until the request is complete, and the number fits an int.
-                unsafe { (table.irecv)(data, count, byte, from as c_int, TAG, world, request) }
-            })?;
+        self.exchange(&[], &mut [(from, bytes)])
+    }
+
+    fn exchange(&self, sends: &[(usize, &[u8])], receives: &mut [(usize, &mut [u8])]) -> Result<()> {
+        let mut requests = Vec::new();
+        let mut push = |function: &'static str, started: Result<H>| -> Result<()> {
+            match started {
+                Ok(request) => requests.push((function, request)),
+                Err(error) if requests.is_empty() => return Err(error),
+                Err(error) => self.abort_with(&error),
+            }
+            Ok(())
+        };
+        // Receives are open before the messages arrive, so that the library writes them to their places.
+        for (from, bytes) in receives {
+            for part in bytes.chunks_mut(MAX_MESSAGE) {
+                // SAFETY: the slice is borrowed until all requests are complete or this process has ended.
+                push("MPI_Irecv", unsafe { self.start_receive(*from, part) })?;
+            }
         }
+        for (to, bytes) in sends {
+            for part in bytes.chunks(MAX_MESSAGE) {
+                // SAFETY: as above.
+                push("MPI_Isend", unsafe { self.start_send(*to, part) })?;
+            }
+        }
+        requests.into_iter().for_each(|(function, request)| self.wait(function, request));
         Ok(())
     }
 

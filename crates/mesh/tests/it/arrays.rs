@@ -50,14 +50,14 @@ impl Wire for CountedWire {
 }
 
 /// Returns this number of devices that run on the CPU, each with a memory of its own.
-fn cpus(count: usize) -> Vec<Device> {
+pub fn cpus(count: usize) -> Vec<Device> {
     let more = |_| Registry::new(vec![Arc::new(CpuDriver::default())], DeviceOptions::default());
     let more = (1..count).map(more).map(|registry| registry.devices(Backend::Cpu).unwrap().swap_remove(0));
     std::iter::once(Device::get("cpu").unwrap()).chain(more).collect()
 }
 
 /// Runs a program on each of several ranks, over the devices of a scope. Returns the results by rank and the bytes sent.
-fn on_ranks<T: Send>(
+pub fn on_ranks<T: Send>(
     ranks: usize,
     scope: &(impl Scope + Sync + ?Sized),
     program: impl Fn(&Mesh) -> Result<T> + Sync,

@@ -1,5 +1,6 @@
 //! Data-parallel training: the same bits on any number of ranks with a fixed number of shards, and one exchange of gradients for each step.
 
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,7 +9,7 @@ use panoply_device::Wire;
 use panoply_mesh::{RankGroup, ThreadWire};
 use panoply_nn::data::{Dataset, digits};
 use panoply_nn::optim::AdamWRule;
-use panoply_nn::trainer::NoCallback;
+use panoply_nn::trainer::{Callback, NoCallback, StepReport};
 use panoply_nn::{AdamW, BatchNorm, Dropout, Lambda, Linear, Module, ProcessGroup, Sequential, TrainConfig, Trainer};
 use panoply_tensor::{Device, Result, Rng, Tensor};
 
@@ -88,8 +89,35 @@ impl Wire for Counted {
     }
 }
 
+/// Asks a rank to stop after a batch of an epoch, as Ctrl-C or SIGTERM would.
+#[derive(Clone, Copy)]
+struct StopAt {
+    rank: usize,
+    epoch: usize,
+    batch: usize,
+}
+
+impl Callback for StopAt {
+    fn on_train_batch_end(&mut self, report: &StepReport) -> ControlFlow<()> {
+        match (report.epoch, report.step) == (self.epoch, self.batch) {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    }
+}
+
 /// Trains on threads that are ranks, from a checkpoint or from the beginning. Returns the run of each rank and the counters.
 fn on_ranks(ranks: usize, training: &TrainConfig, checkpoint: Option<&Path>) -> (Vec<Run>, Arc<Counters>) {
+    on_ranks_until(ranks, training, checkpoint, None)
+}
+
+/// Like [`on_ranks`], until one of the ranks is asked to stop.
+fn on_ranks_until(
+    ranks: usize,
+    training: &TrainConfig,
+    checkpoint: Option<&Path>,
+    stop: Option<StopAt>,
+) -> (Vec<Run>, Arc<Counters>) {
     let counters = Arc::new(Counters::default());
     let runs = std::thread::scope(|threads| {
         let start = |wire: ThreadWire| {
@@ -106,7 +134,10 @@ fn on_ranks(ranks: usize, training: &TrainConfig, checkpoint: Option<&Path>) -> 
                         checkpoint_path: training.checkpoint_path.clone().filter(|_| group.rank() == 0),
                         ..training.clone()
                     };
-                    run.fit(&training, &train, &held, &mut NoCallback).unwrap();
+                    match stop.filter(|stop| stop.rank == group.rank()) {
+                        Some(mut stop) => run.fit(&training, &train, &held, &mut stop).unwrap(),
+                        None => run.fit(&training, &train, &held, &mut NoCallback).unwrap(),
+                    }
                     run
                 });
                 group.close().unwrap();
@@ -153,11 +184,11 @@ fn shards_out_of_range_are_an_error() {
     let training = TrainConfig { shards: Some(2), group: Some(group), ..TrainConfig::new(1, 60) };
     let (train, held) = data();
     let error = Device::get("cpu").unwrap().scope(|| fresh().fit(&training, &train, &held, &mut NoCallback));
-    assert_eq!(error.unwrap_err().message(), "shards = 2: each of the 3 processes needs at least one shard");
+    assert_eq!(error.unwrap_err().message(), "shards = 2 is less than the number of ranks or devices, 3");
     let training = TrainConfig { shards: Some(100), ..TrainConfig::new(1, 60) };
     let (train, held) = data();
     let error = Device::get("cpu").unwrap().scope(|| fresh().fit(&training, &train, &held, &mut NoCallback));
-    assert_eq!(error.unwrap_err().message(), "shards = 100: a batch of 60 examples cannot be divided so often");
+    assert_eq!(error.unwrap_err().message(), "shards = 100 is more than the number of examples in a batch, 60");
 }
 
 /// Batches with fewer examples than shards, and with an uneven number.
@@ -217,6 +248,42 @@ fn run_resumes_with_the_same_bits_on_another_number_of_ranks() {
             assert!(bits(&run) == bits(&whole), "resumed on {ranks}");
         }
     }
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+/// A rank that is asked to stop between the batches of a step stops all ranks after that step, and every number of ranks continues from
+/// there.
+#[test]
+fn run_stopped_within_an_accumulated_step_resumes_with_the_same_bits() {
+    // Batches of 60 of 450 examples: steps after batches 3, 6 and 8 of an epoch.
+    let training = TrainConfig { shards: Some(4), accumulate_grad_batches: 3, ..TrainConfig::new(3, 60) };
+    let whole = alone(&training, None);
+    let folder = std::env::temp_dir().join(format!("panoply-stopped-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let file = folder.join("run.safetensors");
+    let with_file = TrainConfig { checkpoint_path: Some(file.clone()), ..training.clone() };
+    let stop = |rank, epoch, batch| StopAt { rank, epoch, batch };
+    // The rank that is asked, after which batch of which epoch, and the batches and steps that are done then. Batch 7 is within the last
+    // step of an epoch, which has two batches.
+    for (ranks, stop, batches, steps) in
+        [(1, stop(0, 1, 1), 3, 1), (2, stop(1, 2, 4), 6, 5), (3, stop(2, 2, 5), 6, 5), (4, stop(0, 3, 7), 8, 9)]
+    {
+        for run in on_ranks_until(ranks, &with_file, None, Some(stop)).0 {
+            let done = (run.state.history.len() + 1, run.state.step, run.optimizer.steps);
+            assert_eq!(done, (stop.epoch, batches, steps), "{ranks} ranks");
+        }
+        assert!(bits(&alone(&training, Some(&file))) == bits(&whole), "{ranks} ranks, resumed on one");
+        for more in [1, 2, 4] {
+            for run in on_ranks(more, &training, Some(&file)).0 {
+                assert!(bits(&run) == bits(&whole), "{ranks} ranks, resumed on {more}");
+            }
+        }
+    }
+    // Stopped again in the run that was resumed, on another number of ranks each time.
+    on_ranks_until(2, &with_file, None, Some(stop(0, 1, 2)));
+    on_ranks_until(4, &with_file, Some(&file), Some(stop(3, 1, 4)));
+    on_ranks_until(1, &with_file, Some(&file), Some(stop(0, 2, 8)));
+    assert!(bits(&alone(&training, Some(&file))) == bits(&whole), "stopped three times");
     std::fs::remove_dir_all(&folder).unwrap();
 }
 

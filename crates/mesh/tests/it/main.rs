@@ -1,5 +1,6 @@
 //! Integration tests of task graphs: one program, a module for each capability under test.
 
+mod array_programs;
 mod arrays;
 mod data_parallel;
 mod nested_tasks;

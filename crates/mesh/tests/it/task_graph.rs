@@ -1,10 +1,12 @@
-//! Task programs on several devices, compared with the same program in order and with plain arithmetic.
+//! Task programs on several devices and ranks, compared with the same program in order and with plain arithmetic; after failures also by
+//! the tasks that are dropped.
 
-use std::sync::{Arc, mpsc};
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, mpsc};
 
 use panoply_cpu::{CpuDriver, CpuOptions};
 use panoply_driver::CudaDriver;
-use panoply_mesh::{Data, Future, In, InOut, Mesh, Out, View};
+use panoply_mesh::{Data, Future, In, InOut, Mesh, Out, RankGroup, ThreadWire, View};
 use panoply_runtime::{Backend, DeviceOptions, Driver, Registry};
 use panoply_tensor::ops::view::TensorIndex;
 use panoply_tensor::{Device, Error, Result, Rng, Tensor};
@@ -39,8 +41,31 @@ enum Step {
     Kernel { from: Region, to: Region },
     /// `to = to + max(from)`, where a task has the maximum as its result.
     AddMax { from: Region, to: Region },
-    /// A task that fails, and writes nothing.
-    Fail { from: Region, to: Region },
+    /// A task that fails or panics, and writes nothing.
+    Fail { from: Region, to: Region, panics: bool },
+}
+
+impl Step {
+    /// Returns the region that is read and the one that is written.
+    fn regions(&self) -> (&Region, &Region) {
+        match self {
+            Step::Scale { to, .. } => (to, to),
+            Step::Copy { from, to, .. }
+            | Step::Add { from, to, .. }
+            | Step::Kernel { from, to }
+            | Step::AddMax { from, to }
+            | Step::Fail { from, to, .. } => (from, to),
+        }
+    }
+}
+
+/// Results of a program.
+#[derive(Debug, PartialEq)]
+struct Outcome {
+    /// The bits of each array, or the message of the failure without the device, and after a failure the same for each row of the array.
+    values: Vec<Result<Vec<u32>, String>>,
+    /// Names of the tasks that ran, those that failed among them. Kernels are not.
+    ran: BTreeSet<String>,
 }
 
 fn below(rng: &mut Rng, below: usize) -> usize {
@@ -71,7 +96,7 @@ fn program(rng: &mut Rng, fails: bool) -> Vec<Step> {
                 6..9 => Step::Add { from, to, number },
                 9..12 => Step::Kernel { from, to },
                 12..15 => Step::AddMax { from, to },
-                _ => Step::Fail { from, to },
+                _ => Step::Fail { from, to, panics: below(rng, 2) == 0 },
             }
         })
         .collect()
@@ -81,41 +106,116 @@ fn initial(data: usize) -> Vec<f32> {
     (0..SHAPE[0] * SHAPE[1]).map(|at| (at * (data + 1) % 17) as f32 / 4.0).collect()
 }
 
-/// The reference for programs that do not fail: plain arithmetic in order.
-fn plain(program: &[Step]) -> Vec<Vec<f32>> {
-    let mut data: Vec<Vec<f32>> = (0..DATA).map(initial).collect();
-    let places = |spans: &[Span; 2]| -> Vec<usize> {
-        let positions = |(start, len, step): Span| (0..len).map(move |at| start + at * step);
-        positions(spans[0]).flat_map(|row| positions(spans[1]).map(move |column| row * SHAPE[1] + column)).collect()
-    };
-    for step in program {
-        let (from, to) = match step {
-            Step::Scale { to, .. } => (to, to),
-            Step::Copy { from, to, .. }
-            | Step::Add { from, to, .. }
-            | Step::Kernel { from, to }
-            | Step::AddMax { from, to }
-            | Step::Fail { from, to } => (from, to),
+/// Returns the elements of a region, by array and position.
+fn elements((data, spans): &Region) -> Vec<(usize, usize)> {
+    let positions = |(start, len, step): Span| (0..len).map(move |at| start + at * step);
+    let rows = positions(spans[0]);
+    rows.flat_map(|row| positions(spans[1]).map(move |column| (*data, row * SHAPE[1] + column))).collect()
+}
+
+/// A task of a program, for the reference.
+struct Task {
+    /// Number of its step.
+    step: usize,
+    name: String,
+    reads: BTreeSet<(usize, usize)>,
+    writes: BTreeSet<(usize, usize)>,
+    /// The reason why it fails.
+    fails: Option<&'static str>,
+}
+
+fn tasks(program: &[Step]) -> Vec<Task> {
+    let mut tasks = Vec::new();
+    for (step, what) in program.iter().enumerate() {
+        let (from, to) = what.regions();
+        let [from, to] = [from, to].map(|region| elements(region).into_iter().collect::<BTreeSet<(usize, usize)>>());
+        let mut add = |name: String, reads, writes, fails| tasks.push(Task { step, name, reads, writes, fails });
+        let (name, both) = (step.to_string(), &from | &to);
+        match what {
+            Step::Copy { .. } => add(name, from, to, None),
+            Step::Scale { .. } | Step::Add { .. } => add(name, both, to, None),
+            Step::Kernel { .. } => add("add".to_string(), both, to, None),
+            Step::AddMax { .. } => {
+                // The result of the first task is an array of its own.
+                let most = BTreeSet::from([(DATA + step, 0)]);
+                add(format!("max {step}"), from, most.clone(), None);
+                add(name, &most | &to, to, None);
+            }
+            Step::Fail { panics, .. } => add(name, both, to, Some(if *panics { "panicked: fails" } else { "fails" })),
+        }
+    }
+    tasks
+}
+
+/// Returns for each task the failed one because of which it has no result: itself, or the first one that a task before it was lost by.
+fn lost(tasks: &[Task]) -> Vec<Option<usize>> {
+    let mut lost: Vec<Option<usize>> = Vec::new();
+    for (number, task) in tasks.iter().enumerate() {
+        let must_follow = |earlier: &Task| {
+            let apart = earlier.writes.is_disjoint(&task.reads) && earlier.writes.is_disjoint(&task.writes);
+            !apart || !earlier.reads.is_disjoint(&task.writes)
         };
-        let sources: Vec<f32> = places(&from.1).into_iter().map(|at| data[from.0][at]).collect();
+        let earlier = tasks[..number].iter().zip(&lost).filter(|(earlier, _)| must_follow(earlier));
+        let cause = earlier.filter_map(|(_, cause)| *cause).min();
+        lost.push(cause.or(task.fails.map(|_| number)));
+    }
+    lost
+}
+
+/// The reference: plain arithmetic in order, without the tasks that are lost.
+fn in_order(program: &[Step]) -> Outcome {
+    let tasks = tasks(program);
+    let lost = lost(&tasks);
+    let mut data: Vec<Vec<f32>> = (0..DATA).map(initial).collect();
+    for (number, step) in program.iter().enumerate() {
+        if tasks.iter().zip(&lost).any(|(task, cause)| task.step == number && cause.is_some()) {
+            continue;
+        }
+        let (from, to) = step.regions();
+        let sources: Vec<f32> = elements(from).into_iter().map(|(array, at)| data[array][at]).collect();
         let most = sources.iter().copied().fold(f32::MIN, f32::max);
-        for (at, source) in places(&to.1).into_iter().zip(sources) {
-            let value = &mut data[to.0][at];
+        for ((array, at), source) in elements(to).into_iter().zip(sources) {
+            let value = &mut data[array][at];
             match step {
                 Step::Scale { number, .. } => *value = *value * 0.5 + number,
                 Step::Copy { number, .. } => *value = source - number,
                 Step::Add { number, .. } => *value += source * number,
                 Step::Kernel { .. } => *value += source,
                 Step::AddMax { .. } => *value += most,
-                Step::Fail { .. } => {}
+                Step::Fail { .. } => unreachable!("it is lost"),
             }
         }
     }
-    data
+    let read = |array: usize, rows: std::ops::Range<usize>| -> Result<Vec<u32>, String> {
+        let positions = rows.start * SHAPE[1]..rows.end * SHAPE[1];
+        let written = |task: &Task| task.writes.iter().any(|(other, at)| *other == array && positions.contains(at));
+        let causes = tasks.iter().zip(&lost).filter(|(task, _)| written(task)).filter_map(|(_, cause)| *cause);
+        let Some(cause) = causes.min() else {
+            return Ok(data[array][positions.clone()].iter().map(|value| value.to_bits()).collect());
+        };
+        let dropped = match lost.iter().filter(|other| **other == Some(cause)).count() - 1 {
+            0 => "no task after it was dropped".to_string(),
+            1 => "1 task after it was dropped".to_string(),
+            many => format!("{many} tasks after it were dropped"),
+        };
+        let Task { name, fails, .. } = &tasks[cause];
+        Err(format!("task {name}: {}; {dropped}", fails.expect("it fails")))
+    };
+    let mut values = Vec::new();
+    for array in 0..DATA {
+        values.push(read(array, 0..SHAPE[0]));
+        if values.last().is_some_and(Result::is_err) {
+            values.extend((0..SHAPE[0]).map(|row| read(array, row..row + 1)));
+        }
+    }
+    let runs = |(number, (task, cause)): (usize, (&Task, &Option<usize>))| {
+        (task.name != "add" && cause.is_none_or(|cause| cause == number)).then(|| task.name.clone())
+    };
+    Outcome { values, ran: tasks.iter().zip(&lost).enumerate().filter_map(runs).collect() }
 }
 
-/// Returns the bits of each array after running the program on a mesh, or the message of the failure without the device.
-fn on(mesh: &Mesh, program: &[Step]) -> Result<Vec<Result<Vec<u32>, String>>> {
+/// Runs the program on a mesh.
+fn on(mesh: &Mesh, program: &[Step]) -> Result<Outcome> {
     let start = |data| mesh.data(&Tensor::from_slice(&initial(data), SHAPE));
     let data = (0..DATA).map(start).collect::<Result<Vec<Data>>>()?;
     let view = |(at, spans): &Region| -> Result<View> {
@@ -126,22 +226,36 @@ fn on(mesh: &Mesh, program: &[Step]) -> Result<Vec<Result<Vec<u32>, String>>> {
         });
         data[*at].view(ranges.to_vec())
     };
+    let ran: Arc<Mutex<BTreeSet<String>>> = Arc::default();
     for (number, step) in program.iter().enumerate() {
         let name = format!("{number}");
+        // Each task reports that it runs.
+        let report = |name: &str| {
+            let (ran, name) = (ran.clone(), name.to_string());
+            move || {
+                ran.lock().unwrap().insert(name);
+            }
+        };
+        let runs = report(&name);
         match step {
             Step::Scale { to, number } => {
                 let number = *number;
-                mesh.spawn(&name, InOut(view(to)?), move |x| *x = &*x * 0.5 + f64::from(number))?;
+                mesh.spawn(&name, InOut(view(to)?), move |x| {
+                    runs();
+                    *x = &*x * 0.5 + f64::from(number);
+                })?;
             }
             Step::Copy { from, to, number } => {
                 let number = *number;
                 mesh.spawn(&name, (In(view(from)?), Out(view(to)?)), move |(from, to)| {
+                    runs();
                     *to = from - f64::from(number);
                 })?;
             }
             Step::Add { from, to, number } => {
                 let number = *number;
                 mesh.spawn(&name, (In(view(from)?), InOut(view(to)?)), move |(from, to)| {
+                    runs();
                     *to = &*to + from * f64::from(number);
                 })?;
             }
@@ -149,12 +263,23 @@ fn on(mesh: &Mesh, program: &[Step]) -> Result<Vec<Result<Vec<u32>, String>>> {
                 mesh.launch(add_kernel, (view(from)?, view(to)?), from.1[0].1 * from.1[1].1)?;
             }
             Step::AddMax { from, to } => {
-                let most: Future = mesh.spawn("max", In(view(from)?), |x| x.max(..))?;
-                mesh.spawn(&name, (In(&most), InOut(view(to)?)), |(most, to)| *to = &*to + most)?;
+                let max = format!("max {number}");
+                let runs_max = report(&max);
+                let most: Future = mesh.spawn(&max, In(view(from)?), move |x| {
+                    runs_max();
+                    x.max(..)
+                })?;
+                mesh.spawn(&name, (In(&most), InOut(view(to)?)), move |(most, to)| {
+                    runs();
+                    *to = &*to + most;
+                })?;
             }
-            Step::Fail { from, to } => {
-                mesh.spawn(&name, (In(view(from)?), InOut(view(to)?)), |(from, _)| -> Result<()> {
+            Step::Fail { from, to, panics } => {
+                let panics = *panics;
+                mesh.spawn(&name, (In(view(from)?), InOut(view(to)?)), move |(from, _)| -> Result<()> {
+                    runs();
                     from.eval()?;
+                    assert!(!panics, "fails");
                     Err(Error::mistake("fails"))
                 })?;
             }
@@ -162,14 +287,44 @@ fn on(mesh: &Mesh, program: &[Step]) -> Result<Vec<Result<Vec<u32>, String>>> {
     }
     let message = |error: Error| {
         let (task, rest) = error.message().split_once(" on ").expect("the message names task and device");
-        format!("{task}:{}", rest.rsplit_once(": ").expect("a device is followed by the reason").1)
+        format!("{task}: {}", rest.split_once(": ").expect("a device is followed by the reason").1)
     };
-    data.iter()
-        .map(|data| match mesh.fetch(data) {
+    let read = |view: View| -> Result<Result<Vec<u32>, String>> {
+        match mesh.fetch(view) {
             Ok(values) => Ok(Ok(values.to_vec::<f32>()?.iter().map(|value| value.to_bits()).collect())),
             Err(error) => Ok(Err(message(error))),
+        }
+    };
+    let mut values = Vec::new();
+    for data in &data {
+        values.push(read(data.into())?);
+        if values.last().is_some_and(Result::is_err) {
+            for row in 0..SHAPE[0] {
+                values.push(read(data.view((row..row + 1,))?)?);
+            }
+        }
+    }
+    // Its error is that of an array.
+    let _ = mesh.wait();
+    let ran = ran.lock().unwrap().clone();
+    Ok(Outcome { values, ran })
+}
+
+/// Runs the program on a mesh of each of several ranks, and returns the results by rank.
+fn on_ranks(ranks: usize, scope: &[Device], program: &[Step]) -> Vec<Outcome> {
+    let run = |wire: ThreadWire| {
+        let group = RankGroup::new(Arc::new(wire));
+        Device::get("cpu").unwrap().scope(|| {
+            let outcome = Mesh::with_group(Some(group.clone()))?.within(scope, |mesh| on(mesh, program))?;
+            group.close().map(|()| outcome)
         })
-        .collect()
+    };
+    std::thread::scope(|threads| {
+        let run = &run;
+        let wires = ThreadWire::connected(ranks).into_iter();
+        let handles: Vec<_> = wires.map(|wire| threads.spawn(move || run(wire))).collect();
+        handles.into_iter().map(|handle| handle.join().unwrap().unwrap()).collect()
+    })
 }
 
 /// Returns the devices of a driver.
@@ -200,28 +355,30 @@ fn random_programs_equal_serial_execution() {
     let cpu = Device::get("cpu").unwrap();
     let mesh = cpu.scope(Mesh::open).unwrap();
     let serial = mesh.serial().unwrap();
-    let mut failed = 0;
+    let (mut failed, mut kept) = (0, 0);
     for seed in 0..if full { MANY } else { PROGRAMS } {
-        let mut rng = Rng::seed_from_u64(seed);
-        let program = program(&mut rng, seed % 3 == 2);
+        let (mut rng, failing) = (Rng::seed_from_u64(seed), seed % 3 == 2);
+        let program = program(&mut rng, failing);
         let mut scope = parts[..1 + below(&mut rng, parts.len())].to_vec();
         if seed < PROGRAMS_ON_GPUS {
             scope.extend(gpus.clone());
         }
+        let expected = in_order(&program);
+        failed += expected.values.iter().filter(|result| result.is_err()).count();
+        kept += if failing { expected.values.iter().filter(|result| result.is_ok()).count() } else { 0 };
         cpu.scope(|| {
-            let expected = on(&serial, &program).unwrap();
-            if expected.iter().all(Result::is_ok) {
-                let bits = |values: Vec<f32>| values.iter().map(|value| value.to_bits()).collect();
-                let plain: Vec<Result<Vec<u32>, String>> = plain(&program).into_iter().map(bits).map(Ok).collect();
-                assert_eq!(expected, plain, "serial, seed {seed}: {program:#?}");
-            }
-            failed += expected.iter().filter(|result| result.is_err()).count();
+            assert_eq!(on(&serial, &program).unwrap(), expected, "serial, seed {seed}: {program:#?}");
             // Every program needs a mesh of its own: data of failed tasks remain lost.
             let result = Mesh::open().unwrap().within(&scope, |mesh| on(mesh, &program)).unwrap();
             assert_eq!(result, expected, "{scope:?}, seed {seed}: {program:#?}");
         });
+        if seed % 6 == 5 {
+            for (rank, result) in on_ranks(2 + below(&mut rng, 3), &scope, &program).into_iter().enumerate() {
+                assert_eq!(result, expected, "rank {rank}, {scope:?}, seed {seed}: {program:#?}");
+            }
+        }
     }
-    assert!(failed > 10, "some programs fail: {failed}");
+    assert!(failed > 100 && kept > 100, "{failed} reads of lost values, {kept} others beside them");
     assert!(serial.moves().count == 0, "{:?}", serial.moves());
 }
 

@@ -4,10 +4,13 @@ use std::sync::Arc;
 
 use panoply_cpu::device::{CpuDriver, CpuOptions};
 use panoply_device::Driver;
+use panoply_device::null::{InjectedFailure, NullDevice};
+use panoply_ir::Target;
 use panoply_mesh::timeline::{Event, EventKind};
-use panoply_mesh::{DArray, In, Layout, Mesh, RankGroup, ThreadWire, Timeline};
+use panoply_mesh::{DArray, In, Layout, Mesh, RankGroup, ThreadWire, Timeline, TimelineRecording};
+use panoply_nn::ProcessGroup;
 use panoply_runtime::DeviceOptions;
-use panoply_tensor::{DType, Device, Tensor};
+use panoply_tensor::{DType, Device, Result, Tensor};
 
 /// Returns a CPU device that no other test profiles.
 fn own_device() -> Device {
@@ -118,4 +121,42 @@ fn transfers_between_devices_are_events() {
     assert!(open().is_err_and(|error| error.message().contains("already being recorded")));
     assert_eq!(second.finish().unwrap().events, []);
     assert_eq!(open().unwrap().finish().unwrap().events, []);
+}
+
+/// A rank whose device is lost sends its error in place of its events: no rank waits, and rank 0 names the rank.
+#[test]
+fn error_of_a_rank_is_reported_after_the_exchange() {
+    let finish = |wire: ThreadWire, failing: usize| -> Result<Timeline> {
+        let group = RankGroup::new(Arc::new(wire));
+        let raw = Arc::new(NullDevice::new(Target::webgpu_minimum()));
+        let device = Device::new(raw.clone(), DeviceOptions::default());
+        let recording = TimelineRecording::start(Some(&group), std::slice::from_ref(&device)).unwrap();
+        if group.rank() == failing {
+            raw.fail(InjectedFailure::Lost { after: 0 });
+            device.zeros::<f32>(4).and_then(|zeros| zeros.to_vec()).unwrap_err();
+        }
+        let timeline = recording.finish();
+        group.close().expect("every message is received");
+        timeline
+    };
+    for failing in 0..3 {
+        let timelines: Vec<Result<Timeline>> = std::thread::scope(|threads| {
+            let started: Vec<_> =
+                ThreadWire::connected(3).into_iter().map(|wire| threads.spawn(move || finish(wire, failing))).collect();
+            started.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        for (rank, timeline) in timelines.iter().enumerate() {
+            match timeline {
+                Ok(timeline) => {
+                    assert!(rank != 0 && rank != failing && timeline.ranks == 3, "rank {rank}, not {failing}")
+                }
+                Err(error) => {
+                    assert!(rank == 0 || rank == failing, "rank {rank}, not {failing}: {error}");
+                    assert!(error.message().contains("device lost"), "{error}");
+                    let names_rank = error.notes().contains(&format!("on rank {failing}"));
+                    assert_eq!(names_rank, rank != failing, "{error:?}");
+                }
+            }
+        }
+    }
 }
