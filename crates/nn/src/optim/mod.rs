@@ -442,11 +442,11 @@ impl<R: UpdateRule> Optimizer<R> {
 
     /// Returns the gradients of the loss plus the accumulated gradients.
     fn gradients(&self, trained: &[(String, Tensor)], loss: &Tensor) -> Result<Vec<Tensor>> {
-        Ok(self.add_accumulated(trained, self.loss_gradients(trained, loss)?))
+        Ok(self.add_accumulated(trained, self.gradients_of_loss(trained, loss)?))
     }
 
     /// Returns the gradients of the loss, without accumulated ones.
-    fn loss_gradients(&self, trained: &[(String, Tensor)], loss: &Tensor) -> Result<Vec<Tensor>> {
+    fn gradients_of_loss(&self, trained: &[(String, Tensor)], loss: &Tensor) -> Result<Vec<Tensor>> {
         let wanted: Vec<&Tensor> = trained.iter().map(|(_, value)| value).collect();
         match &self.grad_scaler {
             None => loss.gradients(&wanted),

@@ -24,7 +24,7 @@ impl<R: UpdateRule> Optimizer<R> {
         loss.check().map_err(|error| pass.with_path(model, error))?;
         ensure_evaluated(&wanted, loss)?;
         wanted.extend(inputs.iter().map(|input| (String::new(), (*input).clone())));
-        self.loss_gradients(&wanted, loss)
+        self.gradients_of_loss(&wanted, loss)
     }
 
     /// Returns true if everything is finite that [`Optimizer::step_with_gradients`] requires to be: gradients, their norm if they are clipped,

@@ -29,8 +29,9 @@ impl StepSignals {
         let signals = Tensor::call_dyn("report", &inputs, (), |inputs, ()| {
             let [finite_checks @ .., loss] = inputs else { unreachable!("the last input is the loss") };
             let loss = loss.cast(DType::F32).sum(..);
-            let finite = |tensor: &&Tensor| (*tensor * 0.0).sum(..).cast(DType::F32);
-            let mut signals: Vec<Tensor> = finite_checks.iter().map(finite).collect();
+            // Zero, or NaN if an element is not finite.
+            let signal = |tensor: &Tensor| (tensor * 0.0).sum(..).cast(DType::F32);
+            let mut signals: Vec<Tensor> = finite_checks.iter().map(signal).collect();
             let finite = signals.iter().cloned().reduce(|a, b| a + b).unwrap_or_else(|| Tensor::scalar(0f32));
             let step_ok = (&loss * 0.0 + &finite).is_finite();
             signals.extend([Tensor::stack([loss, finite], 0), step_ok]);

@@ -37,7 +37,7 @@ fn targets() -> [Target; 3] {
 fn program(kernel: &Verified<Kernel>, target: &Target) -> (Program, String) {
     let kernel = optimize(kernel.clone(), target, &opt::Options::default());
     let text = render_with(&kernel, target, &Options { index_bits: 32 }).expect("the kernel renders");
-    let program = Program::read(&text.source, &text.entry, target, [4; 3]);
+    let program = Program::parse(&text.source, &text.entry, target, [4; 3]);
     (program.unwrap_or_else(|error| panic!("{error}\n{}", text.source)), text.entry)
 }
 
@@ -93,8 +93,8 @@ fn builtin_kernels_translate_to_msl_and_hlsl() {
         });
         for (name, kernel, ships) in builtin.chain(random) {
             let (program, entry) = program(&kernel, &target);
-            let metal = program.metal().expect("it translates to MSL");
-            let direct3d = program.direct3d().expect("it translates to HLSL");
+            let metal = program.to_msl().expect("it translates to MSL");
+            let direct3d = program.to_hlsl().expect("it translates to HLSL");
             assert!(metal.contains("kernel void") && direct3d.contains("[numthreads("), "{name}: {metal}\n{direct3d}");
             if clang_here {
                 read(clang(), &folder, &format!("{name}.metal"), &metal);
@@ -152,9 +152,9 @@ fn the_op_table_has_forms(target: &Target) {
     let asked = asked(target);
     for (number, (source, (entry, row))) in asked.iter().enumerate() {
         let wrong = |error: panoply::Error| -> ! { panic!("{entry} of {row}: {error}\n{source}") };
-        let program = Program::read(source, entry, target, [4; 3]).unwrap_or_else(|error| wrong(error));
-        let metal = program.metal().unwrap_or_else(|error| wrong(error));
-        let direct3d = program.direct3d().unwrap_or_else(|error| wrong(error));
+        let program = Program::parse(source, entry, target, [4; 3]).unwrap_or_else(|error| wrong(error));
+        let metal = program.to_msl().unwrap_or_else(|error| wrong(error));
+        let direct3d = program.to_hlsl().unwrap_or_else(|error| wrong(error));
         assert!(metal.contains("kernel void") && direct3d.contains("[numthreads("), "{row}: {metal}\n{direct3d}");
         let (heads, body): (Vec<&str>, Vec<&str>) = metal.lines().partition(|line| line.starts_with("#include"));
         if number == 0 {

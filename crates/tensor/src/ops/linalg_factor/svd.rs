@@ -4,8 +4,8 @@
 //! Singular Value Decomposition, 2016; that of the pseudo-inverse of Golub and Pereyra, The Differentiation of
 //! Pseudo-Inverses and Nonlinear Least Squares Problems Whose Variables Separate, 1973.
 
+use panoply_ir::Shape;
 use panoply_ir::kernel::ReduceOp;
-use panoply_ir::{DType, Shape};
 
 use super::eigen::MAX_SWEEPS;
 use super::{epsilon, kernels, scalar_arg};
