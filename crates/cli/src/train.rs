@@ -400,12 +400,8 @@ impl TrainJob {
             }
         }
         if done >= settings.epochs {
-            let done = if settings.epochs == 1 {
-                "the only epoch is".into()
-            } else {
-                format!("all {} epochs are", settings.epochs)
-            };
-            let message = format!("{done} done; use `--epochs {}` to continue", settings.epochs.saturating_mul(2));
+            let done = format!("epoch {} is the last one of this run", settings.epochs);
+            let message = format!("{done}; use `--epochs {}` to continue", settings.epochs.saturating_mul(2));
             return Err(Error::mistake(message));
         }
         let plan = self.run.memory_plan(training, &self.train, training.batch_size)?;

@@ -80,7 +80,7 @@ fn run_folder_contains_all_results() {
     assert_eq!(ends[0], ends[1]);
 
     let refusal = dir.refused(&["train", "--resume", "runs/digits-1"]);
-    assert!(refusal.contains("all 4 epochs are done; use `--epochs 8` to continue"), "{refusal}");
+    assert!(refusal.contains("epoch 4 is the last one of this run; use `--epochs 8` to continue"), "{refusal}");
     let refusal = dir.refused(&["train", "--out", "runs/digits-1"]);
     assert!(refusal.contains("runs/digits-1 already contains a run"), "{refusal}");
     // Other files are not overwritten either.

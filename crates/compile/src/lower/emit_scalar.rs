@@ -22,7 +22,7 @@ use crate::schedule::affine::{AffineExpr, AffineTerm, LoopVar};
 use crate::schedule::index_map::{self, BoundsCheck};
 use crate::schedule::loop_nest::{LoopNest, Store, Value, ValueId};
 
-/// What a plan passes for a kernel parameter.
+/// Argument that a plan passes for a kernel parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Argument {
     /// The buffer of a node.
