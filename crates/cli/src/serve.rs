@@ -65,7 +65,7 @@ pub struct ServeCommand {
     #[arg(long, value_name = "BYTES", default_value_t = 4 << 20)]
     max_body_bytes: usize,
     /// Maximum duration of a request
-    #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..=MAX_TIMEOUT))]
+    #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u64).range(..=MAX_TIMEOUT))]
     timeout: u64,
     /// Size of the key-value cache of each request in tokens, including the prompt [default: the context length of the model]
     #[arg(long, value_name = "N")]

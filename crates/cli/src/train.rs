@@ -111,6 +111,7 @@ fn train(arguments: &TrainCommand, choices: &[DeviceSelection], ranks: Option<&R
             let mut silent = Silent { stop: progress::stop_flag(true)? };
             let recording = timeline::start(arguments, choice, ranks)?;
             job.run.fit(&training, &job.train, &job.held, &mut silent)?;
+            ranks::any_stopped(ranks, silent.stopped())?;
             return timeline::finish(recording, None).map(|()| ExitCode::SUCCESS);
         }
         job.print_start(&training)?;
@@ -128,8 +129,9 @@ fn train(arguments: &TrainCommand, choices: &[DeviceSelection], ranks: Option<&R
         let trained = job.run.fit(&training, &job.train, &job.held, &mut screen);
         screen.close();
         trained.and(screen.failed.clone().map_or(Ok(()), Err)).map_err(|error| job.on_error(error))?;
+        let interrupted = ranks::any_stopped(ranks, screen.stopped())?;
         timeline::finish(recording, Some(&job.folder.0))?;
-        job.finish(screen.stopped())?;
+        job.finish(interrupted)?;
         // Everything is written: release the folder even if the report cannot be printed.
         drop(job.lock.take());
         job.report(arguments, choice, start.elapsed().as_secs_f64());

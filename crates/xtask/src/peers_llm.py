@@ -24,8 +24,8 @@ import time
 
 TYPES = ["f16", "q8_0", "q4_0", "q4_k_m"]
 PREFILL, DECODE = 512, 64
-# Tokens of the prompt after which logits are compared: the exact mode takes about a second for each.
-COMPARED = 32
+# Tokens of the prompts after which logits are compared: the exact mode takes seconds for each.
+COMPARED = [8, 12, 16]
 CANDLE_TURNS = 3
 TITLE = "# Language models on the CPU, beside llama.cpp"
 # The shape of TinyLlama.
@@ -110,11 +110,11 @@ def llama_times(path, threads):
     print(json.dumps(times))
 
 
-def llama_logits(path, threads, logits_path):
-    """Saves the logits after the compared prompt; runs in a process of its own."""
+def llama_logits(path, threads, count, logits_path):
+    """Saves the logits after a prompt of `count` tokens; runs in a process of its own."""
     import numpy as np
-    l, context = open_llama(path, threads, COMPARED)
-    logits = llama_prefill(l, context, COMPARED)
+    l, context = open_llama(path, threads, count)
+    logits = llama_prefill(l, context, count)
     np.save(logits_path, np.ctypeslib.as_array(logits, shape=(VOCAB,)))
 
 
@@ -125,18 +125,26 @@ def run_llama(mode, path, args, *rest):
 
 
 def logit_errors(args, path):
-    """The largest differences of our logits and of llama.cpp's from the exact ones, relative to the largest logit."""
+    """The largest and the root mean square differences of our logits and of llama.cpp's from the exact ones, relative to the largest logit.
+
+    Returns `[[ours, theirs] of the largest, [ours, theirs] of the root mean square]`, over all compared prompts.
+    """
     import numpy as np
-    logits = {}
-    for name, mode in [("ours", "standard"), ("exact", "exact")]:
-        file = args.models / f"{name}.npy"
-        subprocess.run([args.panoply, "bench", "llm", path, "--prefill", str(COMPARED), "--decode", "1", "--repeats", "1", "--device", "cpu",
-                        "--json", "--save-logits", file], check=True, capture_output=True, env={**os.environ, "PANOPLY_MATH_MODE": mode})
-        logits[name] = np.load(file)
-    run_llama("--llama-logits", path, args, args.models / "llama.npy")
-    theirs = np.load(args.models / "llama.npy")
-    scale = np.abs(logits["exact"]).max()
-    return [float(np.abs(other - logits["exact"]).max() / scale) for other in (logits["ours"], theirs)]
+    largest, squares = np.zeros(2), np.zeros(2)
+    for count in COMPARED:
+        logits = {}
+        for name, mode in [("ours", "standard"), ("exact", "exact")]:
+            file = args.models / f"{name}.npy"
+            subprocess.run([args.panoply, "bench", "llm", path, "--prefill", str(count), "--decode", "1", "--repeats", "1", "--device", "cpu",
+                            "--json", "--save-logits", file], check=True, capture_output=True, env={**os.environ, "PANOPLY_MATH_MODE": mode})
+            logits[name] = np.load(file)
+        run_llama("--llama-logits", path, args, count, args.models / "llama.npy")
+        logits["theirs"] = np.load(args.models / "llama.npy")
+        scale = np.abs(logits["exact"]).max()
+        errors = [np.abs(logits[name] - logits["exact"]) / scale for name in ("ours", "theirs")]
+        largest = np.maximum(largest, [error.max() for error in errors])
+        squares += [np.square(error, dtype=np.float64).mean() for error in errors]
+    return largest.tolist(), np.sqrt(squares / len(COMPARED)).tolist()
 
 
 def run_candle(args, path):
@@ -230,7 +238,9 @@ def main():
     for kind in args.types:
         rows[kind] = take_turns(args, kind, files[kind])
         errors[kind] = logit_errors(args, files[kind])
-        print(f"{kind}: logits differ from the exact ones by {errors[kind][0]:.2g}, llama.cpp's by {errors[kind][1]:.2g}", flush=True)
+        largest, mean = errors[kind]
+        print(f"{kind}: logits differ from the exact ones by at most {largest[0]:.2g} (root mean square {mean[0]:.2g}), llama.cpp's by "
+              f"{largest[1]:.2g} ({mean[1]:.2g})", flush=True)
         write(args, rows, errors, [])
     write(args, rows, errors, other_figures(args, files["q4_0"]))
 
@@ -260,11 +270,12 @@ def write(args, rows, errors, others):
         for kind, phases in rows.items():
             cells = [cell for phase in phases for cell in (f"{phase['candle']:.1f}", f"{phase['ours'] / phase['candle']:.2f}")]
             lines.append("| " + " | ".join([kind.upper(), *cells]) + " |")
-    lines += ["", f"Largest difference of a logit after a prompt of {COMPARED} tokens from that of decoded f32 weights and f32 activations, relative to",
-              "the largest:", "", "| weights | ours | llama.cpp |", "|---|---|---|"]
-    lines += [f"| {kind.upper()} | {own:.2g} | {other:.2g} |" for kind, (own, other) in errors.items()]
-    worse = [kind.upper() for kind, (own, other) in errors.items() if own > other]
-    lines += ["", "Less exact than llama.cpp: " + (", ".join(worse) if worse else "none") + "."]
+    prompts = ", ".join(map(str, COMPARED[:-1])) + f" and {COMPARED[-1]}"
+    lines += ["", f"Difference of the logits after prompts of {prompts} tokens from those of decoded f32 weights and f32 activations, relative to the largest",
+              "logit:", "", "| weights | largest, ours | llama.cpp | root mean square, ours | llama.cpp |", "|---|---|---|---|---|"]
+    lines += [f"| {kind.upper()} | " + " | ".join(f"{error:.2g}" for pair in pairs for error in pair) + " |" for kind, pairs in errors.items()]
+    worse = [kind.upper() for kind, (_, (own, other)) in errors.items() if own > other]
+    lines += ["", "Less exact than llama.cpp on average: " + (", ".join(worse) if worse else "none") + "."]
     if others:
         lines += ["", "Q4_0:", "", "| | measured | goal |", "|---|---|---|", *others]
     title, *earlier = (args.table.read_text() if args.table.exists() else TITLE).split("\n## ")
@@ -277,6 +288,6 @@ if __name__ == "__main__":
     if sys.argv[1] == "--llama-times":
         llama_times(sys.argv[2], int(sys.argv[3]))
     elif sys.argv[1] == "--llama-logits":
-        llama_logits(sys.argv[2], int(sys.argv[3]), sys.argv[4])
+        llama_logits(sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), sys.argv[5])
     else:
         main()

@@ -47,13 +47,20 @@ pub struct Silent {
     pub stop: Arc<AtomicBool>,
 }
 
+impl Silent {
+    /// Returns true once the user requests a stop.
+    pub fn stopped(&self) -> bool {
+        self.stop.load(Ordering::SeqCst)
+    }
+}
+
 impl Callback for Silent {
     fn on_train_batch_end(&mut self, _: &StepReport) -> ControlFlow<()> {
-        go_on_if(!self.stop.load(Ordering::SeqCst))
+        go_on_if(!self.stopped())
     }
 
     fn on_epoch_end(&mut self, _: &EpochReport) -> ControlFlow<()> {
-        go_on_if(!self.stop.load(Ordering::SeqCst))
+        go_on_if(!self.stopped())
     }
 }
 

@@ -39,6 +39,13 @@ pub fn run(arguments: &TrainCommand) -> Result<ExitCode> {
     }
 }
 
+/// Returns true if this rank or another was asked to stop. All ranks must call it, after training.
+pub fn any_stopped(ranks: Option<&RankGroup>, stopped: bool) -> Result<bool> {
+    let mut stops = [f32::from(u8::from(stopped))];
+    ranks.map_or(Ok(()), |ranks| ranks.all_reduce(&mut stops))?;
+    Ok(stops[0] > 0.0)
+}
+
 /// Trains on several devices of this process: each is a rank with a thread of its own.
 fn train_on_devices(arguments: &TrainCommand, list: &str) -> Result<ExitCode> {
     let choices = DeviceArgs::select_all(list)?;
