@@ -243,9 +243,10 @@ fn run_stopped_within_an_accumulated_step_resumes_exactly() {
     };
     let model = |out: &str| std::fs::read(dir.0.join(out).join("model.safetensors")).unwrap();
     let launchers = launchers("a signal to a rank");
-    for installation in std::iter::once(None).chain(launchers.iter().map(Some)) {
-        let out = installation.map_or("one", |installation| if installation.is_openmpi { "openmpi" } else { "mpich" });
-        let run = train(100_000, out);
+    for (number, installation) in std::iter::once(None).chain(launchers.iter().map(Some)).enumerate() {
+        let name = installation.map_or("one process", |installation| installation.name);
+        let out = format!("run-{number}");
+        let run = train(100_000, &out);
         let mut command = match installation {
             None => alone(&run),
             Some(installation) => {
@@ -253,9 +254,9 @@ fn run_stopped_within_an_accumulated_step_resumes_exactly() {
             }
         };
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-        let begun = dir.0.join(out).join("checkpoint.safetensors");
+        let begun = dir.0.join(&out).join("checkpoint.safetensors");
         while !begun.exists() {
-            assert!(child.try_wait().unwrap().is_none(), "{out}: the run ended early");
+            assert!(child.try_wait().unwrap().is_none(), "{name}: the run ended early");
             std::thread::yield_now();
         }
         let process = match installation {
@@ -264,14 +265,14 @@ fn run_stopped_within_an_accumulated_step_resumes_exactly() {
         };
         assert!(Command::new("kill").args(["-TERM", &process]).status().unwrap().success());
         let output = child.wait_with_output().unwrap();
-        assert!(output.status.success(), "{out}");
+        assert!(output.status.success(), "{name}");
         let stopped: Value = serde_json::from_slice(&output.stdout).unwrap();
-        assert_eq!(stopped["interrupted"], true, "{out}");
+        assert_eq!(stopped["interrupted"], true, "{name}");
         let epochs = stopped["history"].as_array().unwrap().len() + 2;
         report(alone(&arguments(format!("train --resume {out} --epochs {epochs} --json"))));
         let whole = format!("{out}-whole");
         report(alone(&train(epochs, &whole)));
-        assert!(model(out) == model(&whole), "{out}, {epochs} epochs");
+        assert!(model(&out) == model(&whole), "{name}, {epochs} epochs");
     }
 }
 
