@@ -37,7 +37,8 @@ pub struct BenchLlmCommand {
     /// Write the logits after the prompt, a vector of f32, to a NumPy file
     #[arg(long, value_name = "FILE.npy")]
     save_logits: Option<PathBuf>,
-    /// Also print the time of each kernel of a further run's decode to stderr, and the time outside of kernels
+    /// Also print the time of each kernel of a further run's decode to stderr, and the time a token takes outside of kernels: the difference of
+    /// two runs, useful for small models only
     #[arg(long)]
     profile: bool,
     #[command(flatten)]
@@ -113,7 +114,7 @@ struct Measured {
     weights_per_token: u64,
     /// Seconds of prefill and decode of each run.
     times: Vec<[f64; 2]>,
-    /// Seconds of all kernels of a decode, if profiled.
+    /// Seconds of all kernels of a further decode, if profiled.
     kernel_seconds: Option<f64>,
     /// After the prompt.
     logits: Vec<f32>,
