@@ -14,13 +14,15 @@ The logits after a short prompt are compared with ours in exact mode: decoded we
 import argparse
 import datetime
 import json
-import math
 import os
 import pathlib
 import platform
+import statistics
 import subprocess
 import sys
 import time
+
+from peers_stats import interval
 
 TYPES = ["f16", "q8_0", "q4_0", "q4_k_m"]
 PREFILL, DECODE = 512, 64
@@ -180,16 +182,6 @@ def other_figures(args, path):
     ]
 
 
-def interval(ratios):
-    """Median, and the order statistics that contain it with a probability of at least 95 %."""
-    ordered, count = sorted(ratios), len(ratios)
-    low = 0
-    while low + 1 < count // 2 and 2 * sum(math.comb(count, n) for n in range(low + 2)) / 2**count <= 0.05:
-        low += 1
-    middle = (ordered[(count - 1) // 2] + ordered[count // 2]) / 2
-    return middle, ordered[low], ordered[count - 1 - low]
-
-
 def take_turns(args, kind, path):
     """Ratios of the turns and medians of the rates for prefill and decode of one file."""
     ours, theirs, candle = [], [], []
@@ -207,14 +199,9 @@ def take_turns(args, kind, path):
     phases = []
     for n in (0, 1):
         ratios = [own[n] / other[n] for own, other in zip(ours, theirs)]
-        phases.append({"ratio": interval(ratios), "ours": median([rates[n] for rates in ours]), "theirs": median([rates[n] for rates in theirs]),
-                       "candle": median([rates[n] for rates in candle]) if candle else None})
+        phases.append({"ratio": interval(ratios), "ours": statistics.median([rates[n] for rates in ours]), "theirs": statistics.median([rates[n] for rates in theirs]),
+                       "candle": statistics.median([rates[n] for rates in candle]) if candle else None})
     return phases
-
-
-def median(values):
-    ordered = sorted(values)
-    return (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2
 
 
 def main():

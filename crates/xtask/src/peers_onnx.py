@@ -23,6 +23,8 @@ import time
 
 import numpy as np
 
+from peers_stats import interval
+
 THREADS = (1, 2)
 GOAL, TOLERANCE = 1.5, 1e-5
 
@@ -229,15 +231,6 @@ def onnxruntime(model, input_path, output_path, threads, min_time):
         run()
         times.append(time.perf_counter() - started)
     print(json.dumps({"seconds": statistics.median(times)}))
-
-
-def interval(ratios):
-    """Median, and the order statistics that contain it with a probability of at least 95 %, or with few turns all."""
-    ordered, count = sorted(ratios), len(ratios)
-    low = 0
-    while low + 1 < count // 2 and 2 * sum(math.comb(count, n) for n in range(low + 2)) / 2**count <= 0.05:
-        low += 1
-    return statistics.median(ordered), ordered[low], ordered[count - 1 - low]
 
 
 def difference(ours, theirs):
