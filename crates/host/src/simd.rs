@@ -154,11 +154,49 @@ pub trait Vector: Copy {
     /// As [`Vector::splat`].
     unsafe fn mul_add(self, by: Self, to: Self) -> Self;
 
+    /// Returns the sums of the lanes of two accumulators.
+    ///
+    /// # Safety
+    /// As [`Vector::splat`].
+    unsafe fn add(self, other: Self) -> Self;
+
     /// Interleaves the lanes of two vectors: returns the interleaved first halves and the interleaved second halves.
     ///
     /// # Safety
     /// As [`Vector::splat`].
     unsafe fn zip(self, with: Self) -> [Self; 2];
+}
+
+/// Returns the sum of the lanes of each vector: the second half of the lanes is added to the first until one is left. N is a power of two.
+///
+/// # Safety
+/// As [`Vector::splat`].
+#[inline(always)]
+pub unsafe fn lane_sums<V: Vector, const N: usize>(mut sums: [V; N]) -> [V::Elem; N] {
+    const MAX_LANES: usize = 16;
+    const { assert!(N.is_power_of_two() && V::LANES <= MAX_LANES) };
+    // Two vectors become one that has the lanes of the first at even places and those of the second at odd ones.
+    let (mut vectors, mut lanes, mut copies) = (N, V::LANES, 1);
+    // SAFETY: the caller's promise.
+    unsafe {
+        while vectors > 1 && lanes > 1 {
+            (vectors, lanes) = (vectors / 2, lanes / 2);
+            for at in 0..vectors {
+                let [first, second] = sums[at].zip(sums[at + vectors]);
+                sums[at] = first.add(second);
+            }
+        }
+        while lanes > 1 {
+            (lanes, copies) = (lanes / 2, copies * 2);
+            let [first, second] = sums[0].zip(sums[0]);
+            sums[0] = first.add(second);
+        }
+        let mut stored = [[V::Elem::default(); MAX_LANES]; N];
+        for (vector, to) in sums[..vectors].iter().zip(&mut stored) {
+            vector.store(to.as_mut_ptr());
+        }
+        std::array::from_fn(|at| stored[at % vectors][at / vectors * copies])
+    }
 }
 
 /// Interleaves two arrays: returns the interleaved first halves and the interleaved second halves.
@@ -202,6 +240,11 @@ macro_rules! lanes {
                     if FUSED { self.0[i].mul_add(by.0[i], to.0[i]) } else { self.0[i] * by.0[i] + to.0[i] }
                 };
                 Lanes(std::array::from_fn(lane))
+            }
+
+            #[inline(always)]
+            unsafe fn add(self, other: Self) -> Self {
+                Lanes(std::array::from_fn(|i| self.0[i] + other.0[i]))
             }
 
             #[inline(always)]
@@ -252,6 +295,11 @@ impl Vector for I16Dot {
     }
 
     #[inline(always)]
+    unsafe fn add(self, other: Self) -> Self {
+        I16Dot(std::array::from_fn(|i| self.0[i].wrapping_add(other.0[i])))
+    }
+
+    #[inline(always)]
     unsafe fn zip(self, with: Self) -> [Self; 2] {
         zipped(self.0, with.0).map(I16Dot)
     }
@@ -264,7 +312,7 @@ mod x86 {
     use super::Vector;
 
     macro_rules! vector {
-        ($vector:ident, $elem:ident, $lanes:literal, $many:literal, $splat:ident $load:ident $store:ident $mul_add:ident $zip:ident) => {
+        ($vector:ident, $elem:ident, $lanes:literal, $many:literal, $splat:ident $load:ident $store:ident $mul_add:ident $add:ident $zip:ident) => {
             impl Vector for $vector {
                 type Elem = $elem;
                 const LANES: usize = $lanes;
@@ -292,6 +340,12 @@ mod x86 {
                 unsafe fn mul_add(self, by: Self, to: Self) -> Self {
                     // SAFETY: the caller's promise.
                     unsafe { $mul_add(self, by, to) }
+                }
+
+                #[inline(always)]
+                unsafe fn add(self, other: Self) -> Self {
+                    // SAFETY: the caller's promise.
+                    unsafe { $add(self, other) }
                 }
 
                 #[inline(always)]
@@ -380,6 +434,12 @@ mod x86 {
         }
 
         #[inline(always)]
+        unsafe fn add(self, other: Self) -> Self {
+            // SAFETY: the caller's promise.
+            Bf16Dot(unsafe { _mm512_add_ps(self.0, other.0) })
+        }
+
+        #[inline(always)]
         unsafe fn zip(self, with: Self) -> [Self; 2] {
             // SAFETY: the caller's promise.
             unsafe { zip_512(self.0, with.0) }.map(Bf16Dot)
@@ -388,7 +448,7 @@ mod x86 {
 
     /// Implements [`Vector`] of i32 accumulators of products of i16 pairs, like [`super::I16Dot`].
     macro_rules! i16_dot {
-        ($(#[$doc:meta])* $name:ident, $vector:ident, $lanes:literal, $many:literal, $splat:ident $load:ident $store:ident,
+        ($(#[$doc:meta])* $name:ident, $vector:ident, $lanes:literal, $many:literal, $splat:ident $load:ident $store:ident $add:ident,
          |$a:ident, $b:ident, $to:ident| $mul_add:expr, |$c:ident, $d:ident| $zip:expr) => {
             $(#[$doc])*
             #[derive(Clone, Copy)]
@@ -425,6 +485,12 @@ mod x86 {
                 }
 
                 #[inline(always)]
+                unsafe fn add(self, other: Self) -> Self {
+                    // SAFETY: the caller's promise.
+                    $name(unsafe { $add(self.0, other.0) })
+                }
+
+                #[inline(always)]
                 unsafe fn zip(self, with: Self) -> [Self; 2] {
                     let ($c, $d) = (self.0, with.0);
                     // SAFETY: the caller's promise.
@@ -448,24 +514,24 @@ mod x86 {
 
     i16_dot!(
         /// Eight accumulators.
-        I16DotAvx2, __m256i, 8, false, _mm256_set1_epi32 _mm256_loadu_si256 _mm256_storeu_si256,
+        I16DotAvx2, __m256i, 8, false, _mm256_set1_epi32 _mm256_loadu_si256 _mm256_storeu_si256 _mm256_add_epi32,
         |a, b, to| _mm256_add_epi32(to, _mm256_madd_epi16(a, b)), |a, b| zip_256i(a, b)
     );
     i16_dot!(
         /// Sixteen accumulators.
-        I16DotAvx512, __m512i, 16, true, _mm512_set1_epi32 _mm512_loadu_si512 _mm512_storeu_si512,
+        I16DotAvx512, __m512i, 16, true, _mm512_set1_epi32 _mm512_loadu_si512 _mm512_storeu_si512 _mm512_add_epi32,
         |a, b, to| _mm512_add_epi32(to, _mm512_madd_epi16(a, b)), |a, b| zip_512i(a, b)
     );
     i16_dot!(
         /// Sixteen accumulators, with one instruction for both products and the addition.
-        I16DotVnni, __m512i, 16, true, _mm512_set1_epi32 _mm512_loadu_si512 _mm512_storeu_si512,
+        I16DotVnni, __m512i, 16, true, _mm512_set1_epi32 _mm512_loadu_si512 _mm512_storeu_si512 _mm512_add_epi32,
         |a, b, to| _mm512_dpwssd_epi32(to, a, b), |a, b| zip_512i(a, b)
     );
 
-    vector!(__m256, f32, 8, false, _mm256_set1_ps _mm256_loadu_ps _mm256_storeu_ps _mm256_fmadd_ps zip_256);
-    vector!(__m256d, f64, 4, false, _mm256_set1_pd _mm256_loadu_pd _mm256_storeu_pd _mm256_fmadd_pd zip_256d);
-    vector!(__m512, f32, 16, true, _mm512_set1_ps _mm512_loadu_ps _mm512_storeu_ps _mm512_fmadd_ps zip_512);
-    vector!(__m512d, f64, 8, true, _mm512_set1_pd _mm512_loadu_pd _mm512_storeu_pd _mm512_fmadd_pd zip_512d);
+    vector!(__m256, f32, 8, false, _mm256_set1_ps _mm256_loadu_ps _mm256_storeu_ps _mm256_fmadd_ps _mm256_add_ps zip_256);
+    vector!(__m256d, f64, 4, false, _mm256_set1_pd _mm256_loadu_pd _mm256_storeu_pd _mm256_fmadd_pd _mm256_add_pd zip_256d);
+    vector!(__m512, f32, 16, true, _mm512_set1_ps _mm512_loadu_ps _mm512_storeu_ps _mm512_fmadd_ps _mm512_add_ps zip_512);
+    vector!(__m512d, f64, 8, true, _mm512_set1_pd _mm512_loadu_pd _mm512_storeu_pd _mm512_fmadd_pd _mm512_add_pd zip_512d);
 }
 
 #[cfg(target_arch = "x86_64")]

@@ -16,6 +16,7 @@ type Values = (Vec<Tensor>, Vec<Tensor>);
 pub struct CompiledOnnx {
     network: Imported,
     options: CompileOptions,
+    folded_batch_norms: usize,
     /// Captured run; `None` with [`OptLevel::None`].
     captured: Option<Arc<JitFunction<'static, 0, 0, Values>>>,
 }
@@ -23,7 +24,7 @@ pub struct CompiledOnnx {
 impl Compile for Imported {
     type Compiled = CompiledOnnx;
 
-    /// Compiles the network. Its layers are not folded.
+    /// Compiles the network. From [`OptLevel::Default`] on batch norms are folded into the convolutions before them.
     ///
     /// # Errors
     /// If a precision other than f32 is requested, or the verification or a property check fails.
@@ -36,8 +37,10 @@ impl Compile for Imported {
         };
         network.visit_mut(&mut ParamVisitorMut::new(&mut freeze))?;
         eval_parameters(&network)?;
-        let captured = (options.opt_level != OptLevel::None).then(|| {
-            let network = network.clone();
+        let folded = (options.opt_level != OptLevel::None).then(|| network.fold_batch_norms()).transpose()?;
+        folded.iter().try_for_each(eval_parameters)?;
+        let folded_batch_norms = folded.as_ref().map_or(0, |folded| network.operators() - folded.operators());
+        let captured = folded.map(|network| {
             let run = move |(inputs, outputs): &mut Values, []: [&Tensor; 0]| {
                 match network.forward(inputs) {
                     Ok(found) => *outputs = found,
@@ -48,7 +51,7 @@ impl Compile for Imported {
             };
             Arc::new(jit_with_state(run))
         });
-        let compiled = CompiledOnnx { network, options: options.clone(), captured };
+        let compiled = CompiledOnnx { network, options: options.clone(), folded_batch_norms, captured };
         if options.verify {
             compiled.verify(self, &samples(&self.inputs))?;
         }
@@ -82,6 +85,11 @@ impl CompiledOnnx {
     /// Returns the names of the outputs in the order of the file.
     pub fn outputs(&self) -> &[String] {
         &self.network.outputs
+    }
+
+    /// Returns the number of batch norms that were folded into convolutions.
+    pub fn folded_batch_norms(&self) -> usize {
+        self.folded_batch_norms
     }
 
     /// Returns random inputs in the order of the file: normal numbers, 0 or 1 for integers, and 1 for dynamic lengths. They are the same in

@@ -7,6 +7,7 @@
 mod convert;
 mod external;
 mod fold;
+mod fold_batch_norm;
 mod graph;
 mod layer;
 mod message;

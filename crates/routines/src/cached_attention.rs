@@ -132,10 +132,10 @@ unsafe fn sum_lanes<V: Vector<Elem = f32>>(mut sums: [V; MAX_LANES]) -> V {
     let mut half = V::LANES / 2;
     while half > 0 {
         for at in 0..half {
-            // SAFETY: the caller's promise. Multiplying by one leaves the sum of both halves rounded once.
+            // SAFETY: the caller's promise.
             unsafe {
                 let [low, high] = sums[at].zip(sums[at + half]);
-                sums[at] = low.mul_add(V::splat(1.0), high);
+                sums[at] = low.add(high);
             }
         }
         half /= 2;

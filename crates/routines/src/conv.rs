@@ -23,7 +23,7 @@ use super::element_format::{Bf16, F16, Format, Plain};
 #[cfg(target_arch = "x86_64")]
 use super::element_format::{Bf16Pairs, has_bf16_dot};
 use super::tile::{self, Taps, Tile, most_rows, row_blocks, vector_parts};
-use super::{Shared, gemm, in_numbers};
+use super::{PARALLEL_FLOPS, Shared, gemm, in_numbers};
 
 /// Size in bytes of a thread's planes: a part of the L2 cache.
 const PLANE_BYTES: usize = 256 << 10;
@@ -139,20 +139,29 @@ unsafe fn sums<F: Format>(pool: &Pool, isa: Isa, conv: &Conv, buffers: &[*mut u8
     let sizes = Sizes::new(conv, to_input);
     let lanes = sizes.channels.div_ceil(F::DEPTH);
     let passes = if to_input { ConvSweep::input(conv) } else { ConvSweep::output(conv) };
+    let items = sizes.batch * sizes.groups;
+    let wanted = if pool.threads() == 1 || sizes.work < PARALLEL_FLOPS { 1 } else { (2 * pool.threads()).div_ceil(items) };
+    // Each band reads all filters, and each part of the results the whole source: the larger one is divided.
+    let are_filters_larger = sizes.results.saturating_mul(sizes.filter) > sizes.source;
+    let bands = if are_filters_larger && sizes.results >= 8 * wanted { 1 } else { wanted };
     for mut pass in passes {
-        let items = sizes.batch * sizes.groups;
         let block = even(lanes, BLOCK_TAPS / pass.taps.len().max(1));
-        pass.divide(PLANE_BYTES / size_of::<F::Sum>() / block, (2 * pool.threads()).div_ceil(items));
-        let parts = (2 * pool.threads()).div_ceil(items * pass.bands());
+        pass.divide(PLANE_BYTES / size_of::<F::Sum>() / block, bands);
+        let parts = wanted.div_ceil(pass.bands());
         // A part of the results of a group, in whole tiles.
         let slice = sizes.results.div_ceil(parts).next_multiple_of(8).min(sizes.results);
         let job = Job { sizes: &sizes, pass: &pass, lanes, block, slice, pool, isa };
-        let mut packed = pool.scratch().take::<F::Sum>(job.weights(sizes.groups * sizes.results));
+        // Filters whose elements are summed in memory order are read in place.
+        let is_packed = to_input || !F::IN_PLACE || F::DEPTH > 1;
+        let packed_numel = if is_packed { job.weights(sizes.groups * sizes.results) } else { 0 };
+        let mut packed = pool.scratch().take::<F::Sum>(packed_numel);
         let packed = Shared(packed.start().cast());
         // SAFETY: the caller's promise; the scratch memory has room for the used taps of every filter.
         unsafe {
-            job.pack::<F>(filters, packed);
-            job.sum::<F>(source, packed, result);
+            if is_packed {
+                job.pack::<F>(filters, packed);
+            }
+            job.sum::<F>(source, if is_packed { packed } else { filters }, is_packed, result);
         }
     }
 }
@@ -206,7 +215,7 @@ impl Job<'_> {
         });
     }
 
-    unsafe fn sum<F: Format>(&self, source: Shared, packed: Shared, result: Shared) {
+    unsafe fn sum<F: Format>(&self, source: Shared, weights: Shared, is_packed: bool, result: Shared) {
         let (bands, slices) = (self.pass.bands(), self.sizes.results.div_ceil(self.slice));
         in_numbers(self.pool, self.sizes.batch * self.sizes.groups * bands * slices, self.sizes.work, |number| {
             let (item, band, slice) = (number / (bands * slices), number / slices % bands, number % slices);
@@ -216,7 +225,8 @@ impl Job<'_> {
                 band,
                 results: slice * self.slice..self.sizes.results.min((slice + 1) * self.slice),
                 source: source.at(0).cast::<F::Elem>().wrapping_add(item * self.sizes.channels * self.sizes.source),
-                packed: packed.at(0).cast(),
+                weights: weights.at(0).cast(),
+                is_packed,
                 result: result.at(0).cast::<F::Result>().wrapping_add(item * self.sizes.results * self.sizes.result),
             };
             // SAFETY: the caller's promise; parts write disjoint results.
@@ -277,7 +287,10 @@ struct ConvTileJob<'a, F: Format> {
     band: usize,
     results: std::ops::Range<usize>,
     source: *const F::Elem,
-    packed: *const F::Sum,
+    /// The filters of all groups.
+    weights: *const F::Sum,
+    /// True if the filters of a tile's rows are interleaved.
+    is_packed: bool,
     result: *mut F::Result,
 }
 
@@ -291,7 +304,7 @@ impl<F: Format> Task for ConvTileJob<'_, F> {
         let mut scratch = pool.scratch().take::<F::Sum>(block * channel + self.results.len() * positions);
         let planes = scratch.start();
         let sums = planes.wrapping_add(block * channel);
-        let packed = self.packed.wrapping_add(self.job.weights(self.group * sizes.results + self.results.start));
+        let weights = self.weights.wrapping_add(self.job.weights(self.group * sizes.results + self.results.start));
         for first in (0..self.job.lanes).step_by(*block) {
             let count = (self.job.lanes - first).min(*block);
             for at in 0..count {
@@ -301,8 +314,9 @@ impl<F: Format> Task for ConvTileJob<'_, F> {
             let tiles = BlockTiles::<F::Packed> {
                 results: self.results.len(),
                 positions,
-                weights: packed,
+                weights,
                 result_weights: deep,
+                is_packed: self.is_packed,
                 first: first * pass.taps.len(),
                 source: planes,
                 sums,
@@ -362,6 +376,7 @@ struct BlockTiles<'a, F: Format> {
     weights: *const F::Sum,
     /// Number of weights of a result.
     result_weights: usize,
+    is_packed: bool,
     /// Number of weights of a result before the block.
     first: usize,
     source: *const F::Sum,
@@ -375,8 +390,12 @@ impl<F: Format> Task for &BlockTiles<'_, F> {
         let width = <F::Vector<M> as Vector>::LANES;
         for (vector, vectors) in vector_parts(self.positions / width) {
             for (start, rows) in row_blocks(self.results, most_rows::<F::Vector<M>>()) {
+                let first = if self.is_packed { self.first * rows } else { self.first };
+                let (row_weights, step) = if self.is_packed { (1, rows) } else { (self.result_weights, 1) };
                 let block = Block::<F> {
-                    weights: self.weights.wrapping_add(start * self.result_weights + self.first * rows),
+                    weights: self.weights.wrapping_add(start * self.result_weights + first),
+                    row_weights,
+                    step,
                     source: self.source.wrapping_add(vector * width),
                     sums: self.sums.wrapping_add(start * self.positions + vector * width),
                     row: self.positions,
@@ -393,6 +412,9 @@ impl<F: Format> Task for &BlockTiles<'_, F> {
 /// The sums of a block of channels for one tile.
 struct Block<'a, F: Format> {
     weights: *const F::Sum,
+    /// Elements from the weights of one row to those of the next, and from those of one tap to those of the next.
+    row_weights: usize,
+    step: usize,
     source: *const F::Sum,
     sums: *mut F::Sum,
     row: usize,
@@ -404,13 +426,14 @@ struct Block<'a, F: Format> {
 impl<F: Format> Tile for Block<'_, F> {
     #[inline(always)]
     unsafe fn run<M: Simd, const R: usize, const C: usize>(&self) {
+        let weights: [*const F::Sum; R] = tile::each_row(|row| self.weights.wrapping_add(row * self.row_weights));
         // SAFETY: the caller's promise.
         unsafe {
             let mut sums = match self.fresh {
                 true => tile::zeros::<F::Vector<M>, R, C>(),
                 false => tile::load::<F::Vector<M>, R, C>(self.sums, self.row),
             };
-            tile::taps(&mut sums, self.weights, self.source, self.taps);
+            tile::taps(&mut sums, weights, self.step, self.source, self.taps);
             tile::store(sums, self.sums, self.row);
         }
     }

@@ -1,7 +1,6 @@
 //! Register tiles of matrix products: a few rows of sums, a few vectors wide.
 //!
-//! All routines that multiply use one of two loops. In [`taps`] rows are filters, packed side by side, and the vectors
-//! are at given offsets. In [`rows`] each row reads its own elements, and the vectors are at a fixed distance.
+//! All routines that multiply use one of two loops. In [`taps`] the vectors are at given offsets, in [`rows`] at a fixed distance.
 
 use panoply_host::isa::Simd;
 use panoply_host::simd::{Real, Task, Vector};
@@ -162,18 +161,19 @@ pub struct Taps<'a> {
     pub offsets: &'a [usize],
 }
 
-/// Adds to row r, for every channel and tap, `weights[…, r]` times the vectors at the tap. The weights of a tap are
-/// contiguous, followed by the next tap, then by the next channel.
+/// Adds to row r, for every channel and tap, `weights[r]` times the vectors at the tap. The weights of a row are `step` elements apart.
 ///
 /// # Safety
-/// The machine has the instructions; there are R weights for each tap of each channel, and C vectors at each tap.
+/// The machine has the instructions; each row has a weight for each tap of each channel, and there are C vectors at each tap.
 #[inline(always)]
 pub unsafe fn taps<V: Vector, const R: usize, const C: usize>(
     sums: &mut Sums<V, R, C>,
-    mut weights: *const V::Elem,
+    weights: [*const V::Elem; R],
+    step: usize,
     mut source: *const V::Elem,
     taps: Taps<'_>,
 ) {
+    let mut at = 0;
     for _ in 0..taps.channels {
         for offset in taps.offsets {
             // SAFETY: the caller's promise, here and below.
@@ -183,13 +183,13 @@ pub unsafe fn taps<V: Vector, const R: usize, const C: usize>(
                     *vector = V::load(source.add(offset + c * V::LANES));
                 }
                 for (r, sums) in sums.iter_mut().enumerate() {
-                    let weight = V::splat(*weights.add(r));
+                    let weight = V::splat(*weights[r].add(at));
                     for (c, sum) in sums.iter_mut().enumerate() {
                         *sum = weight.mul_add(vectors[c], *sum);
                     }
                 }
-                weights = weights.add(R);
             }
+            at += step;
         }
         source = source.wrapping_add(taps.channel);
     }

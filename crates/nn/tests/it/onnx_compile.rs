@@ -226,3 +226,99 @@ fn compiled_network_keeps_its_parameters() {
         assert!(error.message().starts_with("verification failed: cpu gives -0.5 at [0, 0]"), "{error}");
     });
 }
+
+/// Returns the convolution of `[inputs, 5 or 3, …]` with filters `[outputs, inputs, size, size]` without padding, in f64.
+fn convolved(x: &[f64], length: usize, filters: &[f32], [outputs, inputs, size]: [usize; 3]) -> Vec<f64> {
+    let positions = length - size + 1;
+    let mut y = Vec::new();
+    for output in 0..outputs {
+        for (row, column) in (0..positions).flat_map(|row| (0..positions).map(move |column| (row, column))) {
+            let terms = (0..inputs * size * size).map(|at| {
+                let (input, a, b) = (at / (size * size), at / size % size, at % size);
+                let weight = f64::from(filters[output * inputs * size * size + at]);
+                weight * x[(input * length + row + a) * length + column + b]
+            });
+            y.push(terms.sum());
+        }
+    }
+    y
+}
+
+/// Two batch norms are folded, one after a convolution with bias and one after one without. A third is not: the output of its convolution
+/// is used again.
+#[test]
+fn batch_norms_are_folded_into_convolutions() {
+    const EPSILON: f64 = 1e-5f32 as f64;
+    let mut state = 1u32;
+    let mut random = |count: usize, low: f32| -> Vec<f32> {
+        let mut next = || {
+            state = state.wrapping_mul(1664525).wrapping_add(1013904223);
+            low + (state >> 8) as f32 / (1 << 24) as f32
+        };
+        (0..count).map(|_| next()).collect()
+    };
+    let x = random(2 * 25, -0.5);
+    let sizes = [[3usize, 2, 3], [4, 3, 1], [2, 4, 2]];
+    let filters = sizes.map(|[outputs, inputs, size]| random(outputs * inputs * size * size, -0.5));
+    let bias = random(3, -0.5);
+    // Scale, bias, mean and variance of each norm.
+    let norms = sizes.map(|[outputs, ..]| [0.5, -0.5, -0.5, 0.1].map(|low| random(outputs, low)));
+    let normal = |x: &[f64], [scale, shift, mean, variance]: &[Vec<f32>; 4]| -> Vec<f64> {
+        let each = x.len() / scale.len();
+        let number = |(at, x): (usize, &f64)| {
+            let [scale, shift, mean, variance] = [scale, shift, mean, variance].map(|of| f64::from(of[at / each]));
+            (x - mean) / (variance + EPSILON).sqrt() * scale + shift
+        };
+        x.iter().enumerate().map(number).collect()
+    };
+    let wide: Vec<f64> = x.iter().map(|x| f64::from(*x)).collect();
+    let mut first = convolved(&wide, 5, &filters[0], sizes[0]);
+    first.iter_mut().enumerate().for_each(|(at, y)| *y += f64::from(bias[at / 9]));
+    let active: Vec<f64> = normal(&first, &norms[0]).iter().map(|y| y.max(0.0)).collect();
+    let second = normal(&convolved(&active, 3, &filters[1], sizes[1]), &norms[1]);
+    let third = convolved(&second, 3, &filters[2], sizes[2]);
+    let want: Vec<f64> = normal(&third, &norms[2]).iter().zip(&third).map(|(a, b)| a + b).collect();
+
+    let names: Vec<String> = (0..3).map(|n| format!("w{n}")).collect();
+    let parts: Vec<[String; 4]> = (0..3).map(|n| ["s", "b", "m", "v"].map(|part| format!("{part}{n}"))).collect();
+    let norm = |n: usize, x: &'static str| {
+        let [scale, shift, mean, variance] = &parts[n];
+        vec![x, scale, shift, mean, variance]
+    };
+    let mut constants = vec![constant("bias", F32, &[3], &floats(&bias))];
+    for n in 0..3 {
+        let [outputs, inputs, size] = sizes[n].map(|length| length as i64);
+        constants.push(constant(&names[n], F32, &[outputs, inputs, size, size], &floats(&filters[n])));
+        let named = parts[n].iter().zip(&norms[n]);
+        constants.extend(named.map(|(name, values)| constant(name, F32, &[outputs], &floats(values))));
+    }
+    let network = network(
+        &[
+            ("Conv", &["x", &names[0], "bias"], "c0"),
+            ("BatchNormalization", &norm(0, "c0"), "n0"),
+            ("Relu", &["n0"], "r0"),
+            ("Conv", &["r0", &names[1]], "c1"),
+            ("BatchNormalization", &norm(1, "c1"), "n1"),
+            ("Conv", &["n1", &names[2]], "c2"),
+            ("BatchNormalization", &norm(2, "c2"), "n2"),
+            ("Add", &["n2", "c2"], "y"),
+        ],
+        &[("x", F32, &[1, 2, 5, 5])],
+        &[("y", F32, &[1, 2, 2, 2])],
+        &constants,
+    );
+    on_cpu(|| {
+        for (opt_level, folded) in [(OptLevel::None, 0), (OptLevel::Default, 2)] {
+            let compiled = compiled(&network, opt_level);
+            assert_eq!(compiled.folded_batch_norms(), folded);
+            let y = compiled.run(&[Tensor::from_slice(&x, [1, 2, 5, 5])]).unwrap()[0].to_vec::<f32>().unwrap();
+            let largest = want.iter().fold(0f64, |top, y| top.max(y.abs()));
+            let far = y.iter().zip(&want).fold(0f64, |far, (y, want)| far.max((f64::from(*y) - want).abs()));
+            assert!(y.len() == want.len() && far <= 1e-6 * largest, "{far:e} of {largest}");
+        }
+        // The parameters of the file stay as they are.
+        let compiled = compiled(&network, OptLevel::Default);
+        let names = |of: &Imported| of.named_parameters().into_iter().map(|(name, _)| name).collect::<Vec<String>>();
+        assert_eq!(names(compiled.network()), names(&network));
+    });
+}

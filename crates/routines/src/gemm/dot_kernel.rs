@@ -4,7 +4,7 @@
 //! Each result is summed in as many parts as a vector has lanes.
 
 use panoply_host::isa::Simd;
-use panoply_host::simd::{Number, Vector};
+use panoply_host::simd::{self, Vector};
 
 use super::block::GemmBlock;
 use super::pack;
@@ -43,24 +43,10 @@ pub unsafe fn write<M: Simd, F: Format>(part: &GemmBlock<'_, F>) {
                         *sum = left.mul_add(pack::vector::<M, F>(start.add(whole), rest), *sum);
                     }
                 }
-                for (at, sum) in at.into_iter().zip(sums) {
-                    *part.c.from(row, at).start = F::narrow(total::<F::Vector<M>>(sum));
+                for (at, sum) in at.into_iter().zip(simd::lane_sums(sums)) {
+                    *part.c.from(row, at).start = F::narrow(sum);
                 }
             }
         }
     }
-}
-
-/// Returns the sum of all lanes.
-#[inline(always)]
-unsafe fn total<V: Vector>(sums: V) -> V::Elem {
-    let mut lanes = [V::Elem::default(); pack::MAX_LANES];
-    // SAFETY: the caller's promise; there is room for all lanes.
-    unsafe { sums.store(lanes.as_mut_ptr()) };
-    let mut count = V::LANES;
-    while count > 1 {
-        count /= 2;
-        (0..count).for_each(|i| lanes[i] = V::Elem::add(lanes[i], lanes[i + count]));
-    }
-    lanes[0]
 }

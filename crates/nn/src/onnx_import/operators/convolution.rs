@@ -148,17 +148,30 @@ fn spatial(x: &Tensor) -> Result<Vec<usize>> {
     dims.get(2..).map(<[usize]>::to_vec).ok_or_else(|| Error::corrupt(format!("{dims:?} has no spatial axes")))
 }
 
-/// Convolves; padding is zero.
+/// Convolves; padding is zero. Padding that is equal at both ends of an axis is left to the convolution, which reads the input in place.
 pub fn convolve(o: &Operands<'_>, x: &Tensor, weight: &Tensor) -> Result<Tensor> {
-    let geometry = Geometry::new(o, &spatial(weight)?, &spatial(x)?)?;
+    let mut geometry = Geometry::new(o, &spatial(weight)?, &spatial(x)?)?;
+    let mut padding = Vec::with_capacity(geometry.pads.len());
+    for (before, after) in &mut geometry.pads {
+        let both = (*before).min(*after).max(0);
+        (*before, *after) = (*before - both, *after - both);
+        padding.push(both as usize);
+    }
     let zero = scalar(0.0, x.dtype());
     let (padded, groups) = (geometry.pad(x, &zero, &zero)?, group(o)?);
-    for_axes!(geometry.sizes.len(), conv(&padded, weight, &geometry, groups))
+    for_axes!(geometry.sizes.len(), conv(&padded, weight, &geometry, &padding, groups))
 }
 
-fn conv<const N: usize>(x: &Tensor, weight: &Tensor, geometry: &Geometry, groups: usize) -> Tensor {
+fn conv<const N: usize>(
+    x: &Tensor,
+    weight: &Tensor,
+    geometry: &Geometry,
+    padding: &[usize],
+    groups: usize,
+) -> Tensor {
     let [_, stride, dilation] = geometry.arrays::<N>();
-    x.conv(weight, &ConvOptions { stride, padding: [0; N], dilation, groups })
+    let padding = std::array::from_fn(|along| padding[along]);
+    x.conv(weight, &ConvOptions { stride, padding, dilation, groups })
 }
 
 /// Returns integer filters less their zero point, one number or one for each output.

@@ -31,7 +31,7 @@ struct Cell {
     gates: usize,
     /// Default activation functions.
     activations: &'static [&'static str],
-    /// Computes the next hidden and cell state.
+    /// Computes the next hidden and cell state from the input's products with the weights, and the bias of the input.
     step: fn(&Direction<'_>, &Tensor, &State) -> State,
 }
 
@@ -71,27 +71,26 @@ impl Direction<'_> {
     }
 }
 
-fn rnn(d: &Direction<'_>, x: &Tensor, state: &State) -> State {
-    let sum = x.matmul(&d.weight) + &d.biases[0] + state.hidden.matmul(&d.recurrence) + &d.biases[1];
+fn rnn(d: &Direction<'_>, input: &Tensor, state: &State) -> State {
+    let sum = input + state.hidden.matmul(&d.recurrence) + &d.biases[1];
     State { hidden: d.activate(0, sum), cell: None }
 }
 
-fn gru(d: &Direction<'_>, x: &Tensor, state: &State) -> State {
-    let input = x.matmul(&d.weight) + &d.biases[0];
+fn gru(d: &Direction<'_>, input: &Tensor, state: &State) -> State {
     let recurrent = state.hidden.matmul(&d.recurrence) + &d.biases[1];
-    let update = d.activate(0, d.gate(&input, 0) + d.gate(&recurrent, 0));
-    let reset = d.activate(0, d.gate(&input, 1) + d.gate(&recurrent, 1));
+    let update = d.activate(0, d.gate(input, 0) + d.gate(&recurrent, 0));
+    let reset = d.activate(0, d.gate(input, 1) + d.gate(&recurrent, 1));
     let from_hidden = match d.o.flag("linear_before_reset", false) {
         true => reset * d.gate(&recurrent, 2),
         false => (reset * &state.hidden).matmul(&d.gate(&d.recurrence, 2)) + d.gate(&d.biases[1], 2),
     };
-    let candidate = d.activate(1, d.gate(&input, 2) + from_hidden);
+    let candidate = d.activate(1, d.gate(input, 2) + from_hidden);
     State { hidden: (1.0 - &update) * candidate + update * &state.hidden, cell: None }
 }
 
 /// Computes an LSTM step; the gates are stacked as i, o, f, c.
-fn lstm(d: &Direction<'_>, x: &Tensor, state: &State) -> State {
-    let gates = x.matmul(&d.weight) + &d.biases[0] + state.hidden.matmul(&d.recurrence) + &d.biases[1];
+fn lstm(d: &Direction<'_>, input: &Tensor, state: &State) -> State {
+    let gates = input + state.hidden.matmul(&d.recurrence) + &d.biases[1];
     let old = state.cell.clone().unwrap_or_else(|| state.hidden.zeros_like());
     let peep = |gate: Tensor, n: usize, cell: &Tensor| match &d.peepholes {
         Some(weights) => gate + &weights[n] * cell,
@@ -163,11 +162,13 @@ fn run(o: &Operands<'_>, cell: &Cell) -> Result<Results> {
             Some(state) => turned(state).narrow(0, n, 1).squeeze(0isize),
             None => Tensor::zeros([batch, d.hidden], x.dtype()),
         };
+        // One product for all steps.
+        let inputs = x.matmul(&d.weight) + &d.biases[0];
         let mut state = State { hidden: initial(5), cell: (cell.gates == 4).then(|| initial(6)) };
         let mut hidden = vec![x.clone(); steps];
         for step in 0..steps {
             let at = if *is_reversed { steps - 1 - step } else { step };
-            let next = (cell.step)(&d, &x.narrow(0, at, 1).squeeze(0isize), &state);
+            let next = (cell.step)(&d, &inputs.narrow(0, at, 1).squeeze(0isize), &state);
             next.hidden.check()?;
             // Beyond the end of a sequence the state stays, and the output is zero.
             let inside = valid.as_ref().map(|valid| valid.gt(at));
