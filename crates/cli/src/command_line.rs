@@ -41,9 +41,41 @@ fn names(option: &clap::Arg) -> impl Iterator<Item = &str> {
     option.get_all_aliases().unwrap_or_default().into_iter().chain(option.get_long())
 }
 
-/// Corrects what clap cannot know: see [`only_given`], [`with_value_tip`] and [`with_expected_number`].
+/// Returns the command without its hidden subcommands: completions would offer them.
+pub fn without_hidden(command: &clap::Command) -> clap::Command {
+    let names = || command.get_visible_aliases().map(str::to_string);
+    let mut shown = clap::Command::new(command.get_name().to_string()).visible_aliases(names());
+    if let Some(about) = command.get_about() {
+        shown = shown.about(about.clone());
+    }
+    if let Some(version) = command.get_version() {
+        shown = shown.version(version.to_string());
+    }
+    let shown = shown.args(command.get_arguments().cloned()).groups(command.get_groups().cloned());
+    shown.subcommands(command.get_subcommands().filter(|inner| !inner.is_hide_set()).map(without_hidden))
+}
+
+/// Corrects what clap cannot know: see [`only_given`], [`only_visible`], [`with_value_tip`] and [`with_expected_number`].
 pub fn explained(error: clap::Error, command: &clap::Command, arguments: &[OsString]) -> clap::Error {
-    with_expected_number(with_value_tip(only_given(error, command, arguments), command, arguments))
+    let error = only_visible(only_given(error, command, arguments), command, arguments);
+    with_expected_number(with_value_tip(error, command, arguments))
+}
+
+/// Removes hidden subcommands from the names that an error suggests or lists.
+fn only_visible(mut error: clap::Error, command: &clap::Command, arguments: &[OsString]) -> clap::Error {
+    // The error is about the innermost command of the arguments.
+    let within = arguments.iter().skip(1).fold(command, |within, name| within.find_subcommand(name).unwrap_or(within));
+    let is_hidden = |name: &String| within.find_subcommand(name).is_some_and(clap::Command::is_hide_set);
+    for kind in [ContextKind::SuggestedSubcommand, ContextKind::ValidSubcommand] {
+        let Some(ContextValue::Strings(names)) = error.get(kind) else { continue };
+        let visible: Vec<String> = names.iter().filter(|name| !is_hidden(name)).cloned().collect();
+        if visible.is_empty() {
+            error.remove(kind);
+        } else {
+            error.insert(kind, ContextValue::Strings(visible));
+        }
+    }
+    error
 }
 
 /// Replaces an error of the standard library's parsers, which describes the text, by what is expected.
@@ -130,6 +162,40 @@ mod tests {
         let given = ["train", "a_b.csv", "--batch_size", "--c_d", "--other_name=e_f", "--é_", "--", "--batch_size"];
         let want = ["train", "a_b.csv", "--batch-size", "--c_d", "--other-name=e_f", "--é_", "--", "--batch_size"];
         assert_eq!(with_dashes(given.map(OsString::from), &command), want.map(OsString::from));
+    }
+
+    #[test]
+    fn hidden_subcommands_are_neither_suggested_nor_listed_nor_completed() {
+        let action = |name: &'static str| clap::Command::new(name);
+        let mesh = action("mesh").subcommand_required(true);
+        let mesh = mesh.subcommands([action("run").arg(clap::Arg::new("n").long("count")), action("rank").hide(true)]);
+        let command = action("x").version("1").subcommands([mesh, action("probe-drivers").hide(true)]);
+        let command = command.subcommand_required(true);
+        let shown = |arguments: &[&str]| {
+            let arguments: Vec<OsString> = arguments.iter().map(OsString::from).collect();
+            explained(command.clone().try_get_matches_from(&arguments).unwrap_err(), &command, &arguments).to_string()
+        };
+        let error = shown(&["x", "mesh", "rn"]);
+        assert!(error.contains("a similar subcommand exists: 'run'\n"), "{error}");
+        let error = shown(&["x", "mesh", "rnk"]);
+        assert!(error.starts_with("error: unrecognized subcommand 'rnk'\n") && !error.contains("rank"), "{error}");
+        let error = shown(&["x", "probe-driver"]);
+        assert!(!error.contains("probe-drivers") && !error.contains("tip"), "{error}");
+        for arguments in [&["x", "mesh"][..], &["x"]] {
+            let error = shown(arguments);
+            assert!(error.contains("[subcommands: ") && !error.contains("rank") && !error.contains("probe"), "{error}");
+        }
+        for shell in [clap_complete::Shell::Bash, clap_complete::Shell::Zsh, clap_complete::Shell::Fish] {
+            let complete = |mut command: clap::Command| {
+                let mut script = Vec::new();
+                clap_complete::generate(shell, &mut command, "x", &mut script);
+                String::from_utf8(script).unwrap()
+            };
+            assert!(complete(command.clone()).contains("probe-drivers"));
+            let script = complete(without_hidden(&command));
+            assert!(script.contains("mesh") && script.contains("run") && script.contains("count"), "{script}");
+            assert!(!script.contains("probe-drivers") && !script.contains("rank"), "{script}");
+        }
     }
 
     #[test]

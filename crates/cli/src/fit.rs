@@ -10,7 +10,9 @@ use panoply::runtime::byte_size::human;
 use serde_json::json;
 
 use crate::bench::Limits;
+use crate::generation_args::{CONTEXT_NOTE, with_context_note};
 use crate::output::{self, DeviceArgs};
+use crate::train::train_args::parse_count;
 
 /// Show the memory that a language model needs, whether it fits, and the expected speed
 ///
@@ -23,7 +25,7 @@ pub struct FitCommand {
     #[arg(long, value_name = "N")]
     context_length: Option<usize>,
     /// Number of sequences with a cache of their own
-    #[arg(long, default_value_t = 1, value_name = "N")]
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = parse_count)]
     sequences: usize,
     #[command(flatten)]
     device: DeviceArgs,
@@ -40,16 +42,17 @@ pub fn run(arguments: &FitCommand) -> Result<ExitCode> {
     let choice = arguments.device.select()?;
     let device = choice.device();
     let options = ModelOptions { context_length: arguments.context_length };
-    let fit = llm::fit(&arguments.model, &options, arguments.sequences, device)?;
+    let fit = llm::fit(&arguments.model, &options, arguments.sequences, device)
+        .map_err(|error| with_context_note(error, CONTEXT_NOTE))?;
     let gbps = Limits::new(device, BANDWIDTH_SECONDS).gbps()?;
-    let tokens_per_second = gbps * 1e9 / fit.weights_bytes_per_token.max(1) as f64;
+    let tokens_per_second = gbps * 1e9 / fit.weight_bytes_per_token.max(1) as f64;
     if arguments.json {
         output::print_json(&choice.document(json!({
             "model": arguments.model.to_string_lossy(),
             "context_length": fit.context_length, "sequences": fit.sequences, "fits": fit.fits(),
-            "weights_bytes": fit.weights_bytes, "cache_bytes": fit.cache_bytes, "scratch_bytes": fit.scratch_bytes,
+            "weight_bytes": fit.weight_bytes, "cache_bytes": fit.cache_bytes, "scratch_bytes": fit.scratch_bytes,
             "total_bytes": fit.total_bytes(), "available_bytes": fit.available_bytes, "largest_context_length": fit.largest_context_length,
-            "weights_bytes_per_token": fit.weights_bytes_per_token, "gb_per_s": gbps,
+            "weight_bytes_per_token": fit.weight_bytes_per_token, "gb_per_s": gbps,
             "expected_tokens_per_second": tokens_per_second,
         })));
     } else {
@@ -63,7 +66,7 @@ fn print(fit: &Fit, device: &str) {
     let Fit { context_length, sequences, .. } = fit;
     let caches = if *sequences == 1 { String::new() } else { format!("{sequences} sequences of ") };
     println!("device    {device}");
-    println!("weights   {}", human(fit.weights_bytes));
+    println!("weights   {}", human(fit.weight_bytes));
     println!("cache     {}, {caches}{context_length} tokens", human(fit.cache_bytes));
     println!("scratch   {}", human(fit.scratch_bytes));
     let verdict = if fit.fits() { "fits" } else { "does not fit" };

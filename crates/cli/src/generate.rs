@@ -7,6 +7,8 @@ use clap::{Args, Command, ValueEnum};
 use clap_complete::Shell;
 use panoply::{Error, Result};
 
+use crate::command_line::without_hidden;
+
 /// Write completions for a shell, or manual pages
 ///
 /// For bash: `panoply generate bash > ~/.local/share/bash-completion/completions/panoply`. Manual pages, one for each command, are written to
@@ -34,7 +36,7 @@ enum Artifact {
 }
 
 /// Writes completions to stdout, or manual pages to the folder.
-pub fn run(arguments: &GenerateCommand, mut command: Command) -> Result<ExitCode> {
+pub fn run(arguments: &GenerateCommand, command: Command) -> Result<ExitCode> {
     let shell = match (arguments.what, &arguments.output) {
         (Artifact::Man, Some(folder)) => {
             let failed = |error| Error::io(format!("cannot write manual pages to {}", folder.display()), error);
@@ -50,7 +52,7 @@ pub fn run(arguments: &GenerateCommand, mut command: Command) -> Result<ExitCode
         (Artifact::Zsh, None) => Shell::Zsh,
     };
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut command, "panoply", &mut script);
+    clap_complete::generate(shell, &mut without_hidden(&command), "panoply", &mut script);
     println!("{}", String::from_utf8_lossy(&script).trim_end());
     Ok(ExitCode::SUCCESS)
 }

@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::Args;
-use panoply::llm::{FinishReason, Generation, Model, ModelOptions, Prompt, Request, Sampling};
+use panoply::llm::{
+    ContextLengthError, EngineOptions, FinishReason, Generation, Model, ModelOptions, Prompt, Request, Sampling,
+};
 use panoply::runtime::Registry;
 use panoply::{Error, Result};
 use serde_json::{Value, json};
@@ -25,25 +27,31 @@ pub struct GenerationArgs {
     #[arg(long, short = 'n', value_name = "N")]
     max_tokens: Option<usize>,
     /// Sampling temperature; 0 always takes the most likely token
-    #[arg(long, default_value_t = Sampling::default().temperature, allow_negative_numbers = true)]
+    #[arg(long, default_value_t = Sampling::default().temperature, allow_negative_numbers = true,
+        value_parser = sampling(|sampling| &mut sampling.temperature))]
     temperature: f32,
     /// Sample from this many of the most likely tokens; 0 for all
     #[arg(long, default_value_t = Sampling::default().top_k)]
     top_k: usize,
     /// Sample from the fewest most likely tokens whose probabilities add up to this; 1 for all
-    #[arg(long, default_value_t = Sampling::default().top_p, allow_negative_numbers = true)]
+    #[arg(long, default_value_t = Sampling::default().top_p, allow_negative_numbers = true,
+        value_parser = sampling(|sampling| &mut sampling.top_p))]
     top_p: f32,
     /// Sample from tokens with at least this fraction of the probability of the most likely one; 0 for all
-    #[arg(long, default_value_t = Sampling::default().min_p, allow_negative_numbers = true)]
+    #[arg(long, default_value_t = Sampling::default().min_p, allow_negative_numbers = true,
+        value_parser = sampling(|sampling| &mut sampling.min_p))]
     min_p: f32,
     /// Divide the logits of tokens that occur in the prompt or the answer by this; 1 for no penalty
-    #[arg(long, default_value_t = Sampling::default().repetition_penalty, allow_negative_numbers = true)]
+    #[arg(long, default_value_t = Sampling::default().repetition_penalty, allow_negative_numbers = true,
+        value_parser = sampling(|sampling| &mut sampling.repetition_penalty))]
     repetition_penalty: f32,
     /// Subtract this from the logits of tokens that occur in the answer
-    #[arg(long, default_value_t = 0.0, allow_negative_numbers = true)]
+    #[arg(long, default_value_t = 0.0, allow_negative_numbers = true,
+        value_parser = sampling(|sampling| &mut sampling.presence_penalty))]
     presence_penalty: f32,
     /// Subtract this from the logit of a token for each time it occurs in the answer
-    #[arg(long, default_value_t = 0.0, allow_negative_numbers = true)]
+    #[arg(long, default_value_t = 0.0, allow_negative_numbers = true,
+        value_parser = sampling(|sampling| &mut sampling.frequency_penalty))]
     frequency_penalty: f32,
     /// Add a number to the logit of a token id, such as `42=-5` or `42=-inf`; can be repeated
     #[arg(long, value_name = "ID=NUMBER", value_parser = logit_bias)]
@@ -66,6 +74,9 @@ pub struct GenerationArgs {
     pub device: DeviceArgs,
 }
 
+/// Note of an error about the context length of a command that has this option.
+pub const CONTEXT_NOTE: &str = "choose another --context-length";
+
 /// Threads of the CPU device.
 #[derive(Args)]
 pub struct ThreadArgs {
@@ -84,10 +95,48 @@ impl ThreadArgs {
     }
 }
 
+/// Returns a parser of a sampling parameter, whose range is that of [`Sampling::check`].
+fn sampling(
+    parameter: fn(&mut Sampling) -> &mut f32,
+) -> impl Fn(&str) -> std::result::Result<f32, String> + Clone + Send + Sync + 'static {
+    move |text| {
+        let value = text.parse().map_err(|_| "expected a number".to_string())?;
+        let mut sampling = Sampling::default();
+        *parameter(&mut sampling) = value;
+        sampling.check().map_err(|error| error.message().to_string())?;
+        Ok(value)
+    }
+}
+
+/// Parses a number of sequences that are decoded at once, whose range is that of [`EngineOptions::check`].
+pub fn concurrent_sequences(text: &str) -> std::result::Result<usize, String> {
+    let max_concurrent = text.parse().map_err(|_| "expected a whole number".to_string())?;
+    let options = EngineOptions { max_concurrent, ..EngineOptions::default() };
+    options.check().map_err(|error| error.message().to_string())?;
+    Ok(max_concurrent)
+}
+
 fn logit_bias(text: &str) -> std::result::Result<(u32, f32), String> {
     let (id, number) = text.split_once('=').ok_or("write a token id, `=` and a number")?;
     let id = id.trim().parse().map_err(|_| format!("`{id}` is not a token id"))?;
-    Ok((id, number.trim().parse().map_err(|_| format!("`{number}` is not a number"))?))
+    let bias: f32 = number.trim().parse().map_err(|_| format!("`{number}` is not a number"))?;
+    if bias.is_nan() || bias == f32::INFINITY {
+        return Err(format!("the logit bias of token {id} is {bias}"));
+    }
+    Ok((id, bias))
+}
+
+/// Adds a note to the error of a context length that the model does not support.
+pub fn with_context_note(error: Error, note: impl Into<String>) -> Error {
+    let cause = std::error::Error::source(&error);
+    if cause.is_some_and(|cause| cause.is::<ContextLengthError>()) { error.note(note) } else { error }
+}
+
+/// Opens a language model on the current device, with a progress bar.
+pub fn open_model(path: &Path, context_length: Option<usize>) -> Result<Model> {
+    let mut progress = LoadProgress::new("loading");
+    let options = ModelOptions { context_length };
+    Model::open_with_progress(path, &options, &mut |done, all| progress.show(done, all))
 }
 
 /// A text that was generated, and how long it took.
@@ -101,9 +150,8 @@ pub struct Answer {
 }
 
 impl GenerationArgs {
-    /// Checks the settings, and applies those of the process, before a device is selected.
+    /// Applies the settings of the process, before a device is selected.
     pub fn apply(&self) -> Result<()> {
-        self.sampling().check()?;
         self.threads.apply()
     }
 
@@ -121,9 +169,7 @@ impl GenerationArgs {
 
     /// Opens the model on the current device.
     pub fn open(&self) -> Result<Model> {
-        let mut progress = LoadProgress::new("loading");
-        let options = ModelOptions { context_length: self.context_length };
-        Model::open_with_progress(&self.model, &options, &mut |done, all| progress.show(done, all))
+        open_model(&self.model, self.context_length).map_err(|error| with_context_note(error, CONTEXT_NOTE))
     }
 
     /// A request with these settings.

@@ -13,7 +13,10 @@ pub fn set_handler(handler: impl Fn(bool) + Send + 'static) -> Result<()> {
 
     // Signals calls the handlers that were set before, and the one that LLVM sets in compilers of OpenCL and Vulkan, which MPICH opens too,
     // ends the process. This replaces it, unless an earlier call has.
-    let _ = ctrlc::set_handler(|| ());
+    match ctrlc::set_handler(|| ()) {
+        Ok(()) | Err(ctrlc::Error::MultipleHandlers) => {}
+        Err(error) => return Err(Error::mistake(format!("cannot install a handler for signals: {error}"))),
+    }
     let failed = |error| Error::io("cannot receive signals", error);
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(failed)?;
     let wait = move || signals.forever().for_each(|signal| handler(signal == SIGINT));

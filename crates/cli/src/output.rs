@@ -4,11 +4,12 @@ use std::path::Path;
 
 use clap::Args;
 use panoply::mesh::Scope;
+use panoply::nn::checkpoint::WholeFile;
 use panoply::runtime::{Rejection, SelectedBy, Selection, select_device};
 use panoply::{Device, Error, Result};
 use serde_json::{Value, json};
 
-use crate::{console, driver_probe};
+use crate::{console, driver_probe, protect};
 
 /// Exit code under `--strict` if no accelerator was found.
 pub const DEGRADED: u8 = 3;
@@ -133,6 +134,12 @@ pub fn check_paths<'a>(json: bool, paths: impl IntoIterator<Item = &'a Path>) ->
         }
         None => Ok(()),
     }
+}
+
+/// Returns an error if a file cannot be created, before the work whose result it receives. An existing file is not changed.
+pub fn check_writable(path: &Path) -> Result<()> {
+    // The reader of a pipe would see its end.
+    if protect::is_stream(path) { Ok(()) } else { WholeFile::create(path).map(drop) }
 }
 
 /// Prints one JSON document.

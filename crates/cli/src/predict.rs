@@ -50,7 +50,7 @@ pub struct PredictCommand {
     #[arg(long, value_name = "TEXT", conflicts_with = "data")]
     prompt: Option<String>,
     /// Sampling temperature of a text model; 0 always takes the most likely character
-    #[arg(long, default_value_t = 0.8)]
+    #[arg(long, default_value_t = 0.8, value_parser = temperature)]
     temperature: f64,
     /// Seed of the choice of examples and of sampling
     #[arg(long, default_value_t = 0)]
@@ -67,6 +67,11 @@ impl PredictCommand {
     fn shows_rows(&self) -> bool {
         self.output.is_none()
     }
+}
+
+fn temperature(text: &str) -> std::result::Result<f64, String> {
+    let temperature = text.parse().ok().filter(|temperature: &f64| temperature.is_finite() && *temperature >= 0.0);
+    temperature.ok_or_else(|| "expected a number of at least 0".to_string())
 }
 
 /// Reads the model and the examples, and prints or writes the predictions.
@@ -414,12 +419,6 @@ fn evaluate_text(
 fn write_text(arguments: &PredictCommand, choice: &DeviceSelection, model: &Model, letters: &[char]) -> Result<()> {
     let prompt = arguments.prompt.as_deref().unwrap_or("");
     let count = arguments.max_new_tokens.unwrap_or(GenerationConfig::default().max_new_tokens);
-    if !arguments.temperature.is_finite() || arguments.temperature < 0.0 {
-        return Err(Error::mistake(format!(
-            "--temperature {}: expected a number of at least 0",
-            arguments.temperature
-        )));
-    }
     let sampling = GenerationConfig { max_new_tokens: count, temperature: arguments.temperature };
     let written = generate(model, letters, prompt, &sampling, &mut Rng::seed_from_u64(arguments.seed))?;
     if arguments.json {

@@ -62,7 +62,7 @@ pub fn run(arguments: &QuantizeCommand) -> Result<ExitCode> {
     if arguments.json {
         output::print_json(&json!({
             "schema": 1, "input": input.to_string_lossy(), "output": output.to_string_lossy(), "type": kind.name(),
-            "weights_bytes_before": size.before, "weights_bytes": size.after,
+            "weight_bytes_before": size.before, "weight_bytes": size.after,
         }));
     } else {
         let (before, after) = (human(size.before), human(size.after));

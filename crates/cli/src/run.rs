@@ -49,7 +49,7 @@ pub fn run(arguments: &RunCommand) -> Result<ExitCode> {
         }
         let (mut document, summary) = (answer.report(&generation), answer.summary(&generation));
         let bytes_per_second =
-            answer.tokens_per_second(&generation).map(|rate| rate * model.weights_per_token() as f64);
+            answer.tokens_per_second(&generation).map(|rate| rate * model.weight_bytes_per_token() as f64);
         // The measurement allocates memory that the model would occupy.
         drop(generation);
         drop(model);

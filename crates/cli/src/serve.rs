@@ -17,13 +17,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use clap::Args;
-use panoply::llm::{Engine, EngineOptions, Model, ModelOptions};
+use panoply::llm::{Engine, EngineOptions, Model};
 use panoply::{Error, Result};
 use serde_json::json;
 use tokio::sync::Notify;
 
-use crate::generation_args::ThreadArgs;
-use crate::load_progress::LoadProgress;
+use crate::generation_args::{CONTEXT_NOTE, ThreadArgs, concurrent_sequences, open_model, with_context_note};
 use crate::output::{self, DeviceArgs, INTERRUPTED};
 
 use api::App;
@@ -56,7 +55,7 @@ pub struct ServeCommand {
     #[arg(long, value_name = "NAME")]
     model_name: Option<String>,
     /// Maximum number of requests that run at once; each has a key-value cache of the context length
-    #[arg(long, value_name = "N", default_value_t = EngineOptions::default().max_concurrent)]
+    #[arg(long, value_name = "N", default_value_t = EngineOptions::default().max_concurrent, value_parser = concurrent_sequences)]
     max_concurrent: usize,
     /// Maximum number of requests that wait; further ones get status 429
     #[arg(long, value_name = "N", default_value_t = EngineOptions::default().max_queue)]
@@ -130,9 +129,7 @@ pub fn run(arguments: &ServeCommand) -> Result<ExitCode> {
 impl ServeCommand {
     /// Opens the model on the current device.
     fn open(&self) -> Result<Model> {
-        let mut progress = LoadProgress::new("loading");
-        let options = ModelOptions { context_length: self.context_length };
-        Model::open_with_progress(&self.model, &options, &mut |done, all| progress.show(done, all))
+        open_model(&self.model, self.context_length).map_err(|error| with_context_note(error, CONTEXT_NOTE))
     }
 
     /// Returns the API key of the arguments or of the file.

@@ -15,6 +15,11 @@ pub trait Wire: Debug + Send + Sync {
     /// Returns the number of processes.
     fn ranks(&self) -> usize;
 
+    /// Returns the names of the devices by rank, if the ranks are devices of one process and not processes.
+    fn device_names(&self) -> Option<&[String]> {
+        None
+    }
+
     /// Sends bytes to another rank, which must receive the same number. `bytes` can be modified on return.
     fn send(&self, to: usize, bytes: &[u8]) -> Result<()>;
 

@@ -44,6 +44,21 @@ impl Default for EngineOptions {
     }
 }
 
+impl EngineOptions {
+    /// Checks the limits.
+    ///
+    /// # Errors
+    ///
+    /// If the number of running requests is 0 or more than 32.
+    pub fn check(&self) -> Result<()> {
+        let count = self.max_concurrent;
+        if count == 0 || count > MAX_CONCURRENT {
+            return Err(Error::mistake(format!("{count} requests at once; the number is from 1 to {MAX_CONCURRENT}")));
+        }
+        Ok(())
+    }
+}
+
 /// Event of a request. Events arrive in the order of the text.
 #[derive(Clone, Debug)]
 pub enum Event {
@@ -179,11 +194,8 @@ impl Engine {
     ///
     /// If a limit is out of range, or the cache does not fit the device.
     pub fn start(model: Arc<Model>, options: EngineOptions) -> Result<Engine> {
-        let count = options.max_concurrent;
-        if count == 0 || count > MAX_CONCURRENT {
-            return Err(Error::mistake(format!("{count} requests at once; the number is from 1 to {MAX_CONCURRENT}")));
-        }
-        let scheduler = Scheduler::new(model.clone(), count)?;
+        options.check()?;
+        let scheduler = Scheduler::new(model.clone(), options.max_concurrent)?;
         let shared = Arc::new(Shared { state: Mutex::default(), changed: Condvar::new(), options });
         let of_thread = shared.clone();
         let thread = std::thread::Builder::new().name("panoply-llm".to_string());

@@ -23,13 +23,13 @@ pub struct Fit {
     /// Number of sequences, each with its own cache.
     pub sequences: usize,
     /// Size of the weights.
-    pub weights_bytes: u64,
+    pub weight_bytes: u64,
     /// Size of the key-value caches of all sequences.
     pub cache_bytes: u64,
     /// Size of the intermediate values of a step of one sequence.
     pub scratch_bytes: u64,
     /// Size of the weights that a generated token reads.
-    pub weights_bytes_per_token: u64,
+    pub weight_bytes_per_token: u64,
     /// Free memory of the device, or all of it if the device does not report how much is free.
     pub available_bytes: u64,
     /// Longest context length that fits, at most that of the model, accurate to 1 %; `None` if not even one token fits.
@@ -39,7 +39,7 @@ pub struct Fit {
 impl Fit {
     /// Returns the sum of weights, cache and intermediate values.
     pub fn total_bytes(&self) -> u64 {
-        self.weights_bytes + self.cache_bytes + self.scratch_bytes
+        self.weight_bytes + self.cache_bytes + self.scratch_bytes
     }
 
     /// Returns true if the device has enough free memory.
@@ -90,10 +90,10 @@ pub fn fit(path: &Path, options: &ModelOptions, sequences: usize, device: &Devic
     Ok(Fit {
         context_length: context,
         sequences,
-        weights_bytes: weights,
+        weight_bytes: weights,
         cache_bytes: cache.saturating_mul(sequences as u64),
         scratch_bytes: scratch,
-        weights_bytes_per_token: (weights as f64 * (active as f64 / all as f64)) as u64,
+        weight_bytes_per_token: (weights as f64 * (active as f64 / all as f64)) as u64,
         available_bytes,
         largest_context_length,
     })

@@ -19,6 +19,10 @@ use crate::weight_reader::{TensorFile, check_overlaps};
 
 /// Maximum number of bytes of a header, as the format defines it.
 const MAX_HEADER: u64 = 100_000_000;
+/// Name of the file with the configuration.
+const CONFIG: &str = "config.json";
+/// Maximum number of GGUF files that an error names.
+const NAMED: usize = 3;
 /// Bytes that a byte of JSON becomes at most: an object of seven bytes becomes a node of a map with room for eleven entries.
 const JSON_BYTES_PER_BYTE: usize = 96;
 
@@ -46,7 +50,10 @@ impl Folder {
     ///
     /// If a file is missing, cannot be read or is not valid.
     pub fn open(path: &Path) -> Result<Folder> {
-        let config = json_object(&path.join("config.json"))?;
+        if !path.join(CONFIG).exists() {
+            return Err(without_model(path));
+        }
+        let config = json_object(&path.join(CONFIG))?;
         let mut folder = Folder { path: path.to_path_buf(), config, files: Vec::new(), tensors: BTreeMap::new() };
         for name in folder.shards()? {
             folder.add(&path.join(name))?;
@@ -66,7 +73,7 @@ impl Folder {
 
     /// Returns the keys of `config.json`.
     pub(crate) fn keys(&self) -> Keys {
-        Keys::of_json(self.path.join("config.json").display().to_string(), &self.config)
+        Keys::of_json(self.path.join(CONFIG).display().to_string(), &self.config)
     }
 
     /// Returns the names of the files with tensors.
@@ -75,8 +82,9 @@ impl Folder {
         let index = self.path.join("model.safetensors.index.json");
         if !index.exists() {
             if !self.path.join(SINGLE).exists() {
-                let message = format!("{}: there is no {SINGLE} and no {SINGLE}.index.json", self.path.display());
-                return Err(Error::mistake(message).note("only safetensors files are supported"));
+                let message = format!("{} has neither {SINGLE} nor {SINGLE}.index.json", self.path.display());
+                let note = gguf_note(&self.path).unwrap_or_else(|| "only safetensors files are supported".to_string());
+                return Err(Error::mistake(message).note(note));
             }
             return Ok(vec![SINGLE.to_string()]);
         }
@@ -185,6 +193,32 @@ pub(crate) fn text(path: &Path) -> Result<String> {
     let bytes = budget.read_file(path)?;
     budget.take_values(bytes.len(), JSON_BYTES_PER_BYTE, path)?;
     String::from_utf8(bytes).map_err(|_| Error::corrupt(format!("{}: it is not UTF-8", path.display())))
+}
+
+/// Returns the error of a folder without `config.json`.
+fn without_model(path: &Path) -> Error {
+    match gguf_note(path) {
+        Some(note) => Error::mistake(format!("{} has no {CONFIG}", path.display())).note(note),
+        None => Error::mistake(format!(
+            "{} holds no model: neither a .gguf file nor {CONFIG} with .safetensors files",
+            path.display()
+        )),
+    }
+}
+
+/// Returns a note that suggests the GGUF files of a folder; `None` if it has none.
+fn gguf_note(path: &Path) -> Option<String> {
+    let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
+    let is_gguf = |path: &PathBuf| path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gguf"));
+    let mut files: Vec<PathBuf> = entries.map(|entry| entry.path()).filter(is_gguf).collect();
+    files.sort();
+    let named: Vec<String> = files.iter().take(NAMED).map(|file| file.display().to_string()).collect();
+    match (files.len(), named.join(", ")) {
+        (0, _) => None,
+        (1, file) => Some(format!("pass its GGUF file {file}")),
+        (count, files) if count > NAMED => Some(format!("pass one of its {count} GGUF files, such as {files}")),
+        (_, files) => Some(format!("pass one of its GGUF files: {files}")),
+    }
 }
 
 /// Reads the object of a JSON file.

@@ -35,7 +35,7 @@ pub use config::Config;
 pub use engine::{Completion, Engine, EngineOptions, EngineStats, Event, EventStream, SubmitError, Ticket};
 pub use fit::{Fit, fit};
 pub use generation::{FinishReason, Generation, Prompt, Request, Session};
-pub use model::{Model, ModelOptions};
+pub use model::{ContextLengthError, Model, ModelOptions};
 pub use packed::Packed;
 pub use panoply_ir::Encoding;
 pub use quantize::{QuantizedSize, QuantizedType, quantize};

@@ -25,6 +25,23 @@ pub struct ModelOptions {
     pub context_length: Option<usize>,
 }
 
+/// Source of the error of [`Model::open`] for a context length that the model does not support.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ContextLengthError {
+    /// Context length of the options.
+    pub context_length: usize,
+    /// Context length of the model.
+    pub maximum: usize,
+}
+
+impl std::error::Error for ContextLengthError {}
+
+impl fmt::Display for ContextLengthError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "context length {} is not between 1 and the model's {}", self.context_length, self.maximum)
+    }
+}
+
 type Step = JitFunction<'static, 3, 1, Cache>;
 
 /// Tokens of a step; see [`Weights::step`].
@@ -68,7 +85,7 @@ pub struct Model {
     pieces: &'static [usize],
     device: Device,
     step: Step,
-    weights_per_token: u64,
+    weight_bytes_per_token: u64,
     /// Compiled on first use.
     template: OnceLock<ChatTemplate>,
 }
@@ -126,7 +143,7 @@ impl Model {
         stored_bytes: u64,
     ) -> Result<Model> {
         let [all, active] = config.weight_counts();
-        let weights_per_token = (stored_bytes as f64 * (active as f64 / all as f64)) as u64;
+        let weight_bytes_per_token = (stored_bytes as f64 * (active as f64 / all as f64)) as u64;
         let device = Device::current()?;
         // Elsewhere experts are decoded for each token, which needs memory for each.
         let is_grouped = !config.has_experts() || groups_by_expert(&device);
@@ -141,7 +158,7 @@ impl Model {
             pieces,
             device,
             step,
-            weights_per_token,
+            weight_bytes_per_token,
             template: OnceLock::new(),
         })
     }
@@ -162,8 +179,8 @@ impl Model {
     }
 
     /// Returns the number of bytes of weights that a generated token reads.
-    pub fn weights_per_token(&self) -> u64 {
-        self.weights_per_token
+    pub fn weight_bytes_per_token(&self) -> u64 {
+        self.weight_bytes_per_token
     }
 
     /// Returns the number of positions of the key-value cache.
@@ -250,8 +267,8 @@ fn sized(config: Config, options: &ModelOptions) -> Result<(Arc<Config>, usize)>
     let trained = config.context_length;
     let context = options.context_length.unwrap_or(trained);
     if context == 0 || context > trained {
-        let message = format!("context length {context} is not between 1 and the model's {trained}");
-        return Err(Error::mistake(message).note("use a smaller context, or fewer tokens"));
+        let cause = ContextLengthError { context_length: context, maximum: trained };
+        return Err(Error::mistake(cause.to_string()).with_source(cause));
     }
     Ok((Arc::new(config), context))
 }

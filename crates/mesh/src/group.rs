@@ -8,7 +8,7 @@ use panoply_tensor::{Error, ErrorKind, Result};
 
 use crate::events::{EventKind, TimelineSwitch};
 use crate::history::{self, History};
-use crate::waits;
+use crate::waits::{self, WaitGuard};
 
 /// Number of bytes in front of a value: 0, or which of [`ERROR_KINDS`] is sent in place of it, from 1; the number of bytes; the history of the
 /// sender; and the label.
@@ -84,6 +84,19 @@ impl RankGroup {
         done
     }
 
+    /// Returns the name of a rank in messages: its device, if the ranks are devices of one process.
+    fn name(&self, rank: usize) -> String {
+        match self.wire.device_names().and_then(|names| names.get(rank)) {
+            Some(device) => format!("device {device}"),
+            None => format!("rank {rank}"),
+        }
+    }
+
+    /// Begins a wait of this rank for something.
+    fn wait(&self, what: String) -> WaitGuard {
+        waits::begin(self.name(self.wire.rank()), what)
+    }
+
     pub(crate) fn size(&self) -> usize {
         self.wire.ranks()
     }
@@ -135,7 +148,7 @@ impl RankGroup {
     }
 
     fn receive_labeled(&self, from: usize, label: &str, expected: usize) -> Result<Result<Vec<u8>>> {
-        let _wait = waits::begin(self.wire.rank(), format!("{label} from rank {from}"));
+        let _wait = self.wait(format!("{label} from {}", self.name(from)));
         let mut header = [0; HEADER];
         self.wire.receive(from, &mut header)?;
         let sent = String::from_utf8_lossy(&header[LABEL..]).trim_end_matches('\0').to_string();
@@ -183,7 +196,8 @@ impl ProcessGroup for RankGroup {
     }
 
     fn all_reduce(&self, values: &mut [f32]) -> Result<()> {
-        let _wait = waits::begin(self.wire.rank(), "a sum over all ranks");
+        let all = if self.wire.device_names().is_some() { "devices" } else { "ranks" };
+        let _wait = self.wait(format!("a sum over all {all}"));
         let bytes = size_of_val(values);
         self.message(|| "sum over all ranks".to_string(), bytes, || self.wire.all_reduce(values))
     }
@@ -193,14 +207,14 @@ impl ProcessGroup for RankGroup {
             sends.iter().map(|(to, _)| *to).chain(receives.iter().map(|(from, _)| *from)).collect();
         others.sort_unstable();
         others.dedup();
-        let others = others.iter().map(usize::to_string).collect::<Vec<String>>().join(", ");
-        let _wait = waits::begin(self.wire.rank(), format!("gradients of rank {others}"));
+        let names = others.iter().map(|rank| self.name(*rank)).collect::<Vec<String>>().join(", ");
+        let _wait = self.wait(format!("gradients of {names}"));
         let sends: Vec<(usize, &[u8])> = sends.iter().map(|(to, values)| (*to, bytemuck::cast_slice(values))).collect();
         let mut receives: Vec<(usize, &mut [u8])> =
             receives.iter_mut().map(|(from, values)| (*from, bytemuck::cast_slice_mut(values))).collect();
         let sent: usize = sends.iter().map(|(_, bytes)| bytes.len()).sum();
         let received: usize = receives.iter().map(|(_, bytes)| bytes.len()).sum();
-        let name = || format!("exchange gradients with rank {others}");
+        let name = || format!("exchange gradients with {names}");
         self.message(name, sent + received, || self.wire.exchange(&sends, &mut receives))
     }
 
@@ -210,7 +224,7 @@ impl ProcessGroup for RankGroup {
             let send = || (1..self.wire.ranks()).try_for_each(|rank| self.wire.send(rank, &bytes));
             return self.message(|| "send values to all ranks".to_string(), bytes.len(), send);
         }
-        let _wait = waits::begin(self.wire.rank(), "values from rank 0");
+        let _wait = self.wait(format!("values from {}", self.name(0)));
         let count = bytes.len();
         self.message(|| "receive values from rank 0".to_string(), count, || self.wire.receive(0, &mut bytes))?;
         for (value, bytes) in values.iter_mut().zip(bytes.as_chunks().0) {
@@ -224,6 +238,14 @@ impl ProcessGroup for RankGroup {
 mod tests {
     use super::*;
     use crate::ThreadWire;
+
+    #[test]
+    fn messages_name_the_devices_of_one_process() {
+        let name = |wires: Vec<ThreadWire>| wires.into_iter().map(|wire| RankGroup::new(Arc::new(wire)).name(1));
+        assert_eq!(name(ThreadWire::connected(2)).collect::<Vec<String>>(), ["rank 1", "rank 1"]);
+        let devices = ["cuda:0", "cpu"].map(str::to_string).to_vec();
+        assert_eq!(name(ThreadWire::connected_devices(devices)).collect::<Vec<String>>(), ["device cpu", "device cpu"]);
+    }
 
     #[test]
     fn counts_are_exact_and_errors_keep_their_kind() {

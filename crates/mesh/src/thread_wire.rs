@@ -19,6 +19,8 @@ pub struct ThreadWire {
 #[derive(Debug, Default)]
 struct Shared {
     state: Mutex<State>,
+    /// Empty if the ranks have no devices of their own.
+    device_names: Vec<String>,
     changed: Condvar,
 }
 
@@ -51,7 +53,16 @@ impl State {
 impl ThreadWire {
     /// Creates connected wires, one for each of `ranks` threads.
     pub fn connected(ranks: usize) -> Vec<ThreadWire> {
-        let shared = Arc::new(Shared::default());
+        ThreadWire::connect(ranks, Vec::new())
+    }
+
+    /// Creates connected wires, one for each device; messages name the devices instead of ranks.
+    pub fn connected_devices(names: Vec<String>) -> Vec<ThreadWire> {
+        ThreadWire::connect(names.len(), names)
+    }
+
+    fn connect(ranks: usize, device_names: Vec<String>) -> Vec<ThreadWire> {
+        let shared = Arc::new(Shared { device_names, ..Shared::default() });
         (0..ranks).map(|rank| ThreadWire { rank, ranks, shared: shared.clone() }).collect()
     }
 
@@ -87,6 +98,10 @@ impl Wire for ThreadWire {
 
     fn ranks(&self) -> usize {
         self.ranks
+    }
+
+    fn device_names(&self) -> Option<&[String]> {
+        Some(self.shared.device_names.as_slice()).filter(|names| !names.is_empty())
     }
 
     fn send(&self, to: usize, bytes: &[u8]) -> Result<()> {

@@ -27,7 +27,8 @@ struct State {
 }
 
 struct Wait {
-    rank: usize,
+    /// The rank or device that waits, such as `rank 1`.
+    name: String,
     what: String,
     start: Instant,
     /// Time after which it is reported next.
@@ -40,9 +41,9 @@ pub(crate) struct WaitGuard {
     key: u64,
 }
 
-/// Begins a wait of a rank for something, such as `collect(0,0) from rank 0`.
-pub(crate) fn begin(rank: usize, what: impl Into<String>) -> WaitGuard {
-    Waits::begin(&WAITS, rank, what.into())
+/// Begins a wait of `name`, such as `rank 1`, for something, such as `collect(0,0) from rank 0`.
+pub(crate) fn begin(name: String, what: impl Into<String>) -> WaitGuard {
+    Waits::begin(&WAITS, name, what.into())
 }
 
 impl Waits {
@@ -55,11 +56,11 @@ impl Waits {
         waits
     }
 
-    fn begin(waits: &Arc<Waits>, rank: usize, what: String) -> WaitGuard {
+    fn begin(waits: &Arc<Waits>, name: String, what: String) -> WaitGuard {
         let mut state = waits.state();
         let key = state.next;
         state.next += 1;
-        state.waits.insert(key, Wait { rank, what, start: Instant::now(), limit: Duration::ZERO });
+        state.waits.insert(key, Wait { name, what, start: Instant::now(), limit: Duration::ZERO });
         if state.is_idle {
             waits.changed.notify_one();
         }
@@ -75,12 +76,7 @@ impl Waits {
                 wait.limit = wait.limit.max(limit);
                 let waited = wait.start.elapsed();
                 if waited >= wait.limit {
-                    lines.push(format!(
-                        "rank {} has waited {:.0} s for {}",
-                        wait.rank,
-                        waited.as_secs_f64(),
-                        wait.what
-                    ));
+                    lines.push(format!("{} has waited {:.0} s for {}", wait.name, waited.as_secs_f64(), wait.what));
                     wait.limit = waited * 2;
                 }
             }
@@ -127,8 +123,8 @@ mod tests {
         let waits = Waits::start(Duration::from_millis(50), move |line| sender.send(line.to_string()).unwrap());
         let next = || lines.recv_timeout(Duration::from_secs(60)).unwrap();
         for _ in 0..2 {
-            drop(Waits::begin(&waits, 1, "a sum".to_string()));
-            let long = Waits::begin(&waits, 1, "collect(0,0) from rank 0".to_string());
+            drop(Waits::begin(&waits, "rank 1".to_string(), "a sum".to_string()));
+            let long = Waits::begin(&waits, "rank 1".to_string(), "collect(0,0) from rank 0".to_string());
             assert_eq!(next(), "rank 1 has waited 0 s for collect(0,0) from rank 0");
             assert!(next().ends_with("for collect(0,0) from rank 0"), "it is reported again");
             drop(long);

@@ -7,32 +7,32 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use clap::Args;
-use panoply::llm::{Engine, EngineOptions, Event, Model, ModelOptions, Prompt, Request};
+use panoply::llm::{Engine, EngineOptions, Event, Model, Prompt, Request};
 use panoply::nn::data::npy;
 use panoply::runtime::Backend;
 use panoply::{Device, Error, Profiler, Result, Tensor};
 use serde_json::json;
 
 use super::{Limits, rss};
-use crate::generation_args::ThreadArgs;
-use crate::load_progress::LoadProgress;
+use crate::generation_args::{ThreadArgs, concurrent_sequences, open_model, with_context_note};
 use crate::output::{self, DeviceArgs};
+use crate::train::train_args::parse_count;
 
 #[derive(Args)]
 pub struct BenchLlmCommand {
     /// Model: a GGUF file or a Hugging Face folder
     model: PathBuf,
     /// Tokens of the prompt
-    #[arg(long, default_value_t = 512, value_name = "N")]
+    #[arg(long, default_value_t = 512, value_name = "N", value_parser = parse_count)]
     prefill: usize,
     /// Tokens generated after the prompt
-    #[arg(long, default_value_t = 64, value_name = "N")]
+    #[arg(long, default_value_t = 64, value_name = "N", value_parser = parse_count)]
     decode: usize,
     /// Runs, of which the median is reported, after one that is not measured
-    #[arg(long, default_value_t = 3, value_name = "N")]
+    #[arg(long, default_value_t = 3, value_name = "N", value_parser = parse_count)]
     repeats: usize,
     /// Also measure this many sequences decoded at once, as the server does
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = concurrent_sequences)]
     streams: Option<usize>,
     /// Write the logits after the prompt, a vector of f32, to a NumPy file
     #[arg(long, value_name = "FILE.npy")]
@@ -55,19 +55,16 @@ const BANDWIDTH_SECONDS: f64 = 0.5;
 
 /// Prints the rates.
 pub fn run(arguments: &BenchLlmCommand) -> Result<ExitCode> {
-    let BenchLlmCommand { prefill, decode, repeats, .. } = *arguments;
-    let context = prefill.checked_add(decode).filter(|_| prefill > 0 && decode > 0 && repeats > 0);
-    let context = context.filter(|_| arguments.streams != Some(0));
-    let context =
-        context.ok_or_else(|| Error::mistake("--prefill, --decode, --repeats and --streams must be at least 1"))?;
+    let BenchLlmCommand { prefill, decode, .. } = *arguments;
+    arguments.save_logits.as_deref().map_or(Ok(()), output::check_writable)?;
     arguments.threads.apply()?;
     let choice = arguments.device.select()?;
     let device = choice.device();
     device.scope(|| {
         let gbps = Limits::new(device, BANDWIDTH_SECONDS).gbps()?;
         device.trim_memory();
-        let (measured, peak_rss) = rss::growth(|| measure(arguments, device, context))?;
-        let Measured { load_seconds, weights_per_token, times, kernel_seconds, logits, stream_rate } = measured;
+        let (measured, peak_rss) = rss::growth(|| measure(arguments, device))?;
+        let Measured { load_seconds, weight_bytes_per_token, times, kernel_seconds, logits, stream_rate } = measured;
         if let Some(path) = &arguments.save_logits {
             npy::save(&Tensor::from_slice(&logits, [logits.len()]), path)?;
         }
@@ -78,7 +75,7 @@ pub fn run(arguments: &BenchLlmCommand) -> Result<ExitCode> {
         };
         let rates = [prefill as f64 / median(|times| times[0]), decode as f64 / median(|times| times[1])];
         let host_seconds = kernel_seconds.map(|kernels| (median(|times| times[1]) - kernels) / decode as f64);
-        let share = rates[1] * weights_per_token as f64 / (gbps * 1e9);
+        let share = rates[1] * weight_bytes_per_token as f64 / (gbps * 1e9);
         let threads = device.info().compute_units;
         if arguments.jsonl {
             output::print_json_line(&choice.document(json!({
@@ -87,7 +84,7 @@ pub fn run(arguments: &BenchLlmCommand) -> Result<ExitCode> {
                 "prefill_tokens": prefill, "prefill_tokens_per_second": rates[0],
                 "decode_tokens": decode, "decode_tokens_per_second": rates[1],
                 "streams": arguments.streams, "streams_tokens_per_second": stream_rate,
-                "weights_bytes_per_token": weights_per_token, "gb_per_s": gbps, "fraction_of_bandwidth": share,
+                "weight_bytes_per_token": weight_bytes_per_token, "gb_per_s": gbps, "fraction_of_bandwidth": share,
                 "host_seconds_per_token": host_seconds, "peak_rss_bytes": peak_rss,
             })));
         } else {
@@ -111,7 +108,7 @@ pub fn run(arguments: &BenchLlmCommand) -> Result<ExitCode> {
 
 struct Measured {
     load_seconds: f64,
-    weights_per_token: u64,
+    weight_bytes_per_token: u64,
     /// Seconds of prefill and decode of each run.
     times: Vec<[f64; 2]>,
     /// Seconds of all kernels of a further decode, if profiled.
@@ -122,14 +119,19 @@ struct Measured {
     stream_rate: Option<f64>,
 }
 
-fn measure(arguments: &BenchLlmCommand, device: &Device, context: usize) -> Result<Measured> {
+fn measure(arguments: &BenchLlmCommand, device: &Device) -> Result<Measured> {
     let started = Instant::now();
-    let mut progress = LoadProgress::new("loading");
+    let BenchLlmCommand { prefill, decode, streams, .. } = *arguments;
+    let of_one = prefill.saturating_add(decode);
     // Sequences that are decoded at once begin one after the other, and go on until the last has all its tokens.
-    let of_streams = arguments.streams.map_or(0, |count| (count + 1) * STREAM_PROMPT + arguments.decode);
-    let options = ModelOptions { context_length: Some(context.max(of_streams)) };
-    let model = Model::open_with_progress(&arguments.model, &options, &mut |done, all| progress.show(done, all))?;
-    drop(progress);
+    let of_streams = streams.map_or(0, |count| decode.saturating_add((count + 1) * STREAM_PROMPT));
+    let model = open_model(&arguments.model, Some(of_one.max(of_streams))).map_err(|error| {
+        let note = match streams {
+            Some(count) if of_streams > of_one => format!("--streams {count} and --decode {decode} need it"),
+            _ => format!("it is the sum of --prefill {prefill} and --decode {decode}"),
+        };
+        with_context_note(error, format!("{note}; use smaller numbers"))
+    })?;
     let load_seconds = started.elapsed().as_secs_f64();
     let vocab = model.config().vocab;
     let tokens: Vec<u32> = (0..arguments.prefill).map(|n| (n * 7919 % vocab) as u32).collect();
@@ -139,7 +141,7 @@ fn measure(arguments: &BenchLlmCommand, device: &Device, context: usize) -> Resu
         let started = Instant::now();
         after_prompt = model.logits(&mut cache, &tokens, 0)?;
         let seconds = started.elapsed().as_secs_f64();
-        decode(&model, &mut cache, &after_prompt, arguments)?;
+        decode_tokens(&model, &mut cache, &after_prompt, arguments)?;
         times.push([seconds, started.elapsed().as_secs_f64() - seconds]);
     }
     times.remove(0);
@@ -147,20 +149,20 @@ fn measure(arguments: &BenchLlmCommand, device: &Device, context: usize) -> Resu
         let mut cache = model.new_cache();
         model.logits(&mut cache, &tokens, 0)?;
         let profiler = Profiler::start(device)?;
-        decode(&model, &mut cache, &after_prompt, arguments)?;
+        decode_tokens(&model, &mut cache, &after_prompt, arguments)?;
         let report = profiler.finish()?;
         eprintln!("{report}");
         Some(report.work.iter().map(|work| work.time.as_secs_f64()).sum())
     } else {
         None
     };
-    let (weights_per_token, model) = (model.weights_per_token(), Arc::new(model));
+    let (weight_bytes_per_token, model) = (model.weight_bytes_per_token(), Arc::new(model));
     let stream_rate = arguments.streams.map(|count| measure_streams(&model, count, arguments.decode)).transpose()?;
-    Ok(Measured { load_seconds, weights_per_token, times, kernel_seconds, logits: after_prompt, stream_rate })
+    Ok(Measured { load_seconds, weight_bytes_per_token, times, kernel_seconds, logits: after_prompt, stream_rate })
 }
 
 /// Decodes the tokens of a run after the prompt, the most probable token each time.
-fn decode(
+fn decode_tokens(
     model: &Model,
     cache: &mut Vec<[Tensor; 2]>,
     after_prompt: &[f32],

@@ -48,6 +48,7 @@ pub fn run(arguments: &BenchOnnxCommand) -> Result<ExitCode> {
     let BenchOnnxCommand { model, input, save_output, threads, profiled } = arguments;
     let written = input.iter().chain(save_output).chain([model]).map(|path| &**path);
     output::check_paths(profiled.options.jsonl, written)?;
+    save_output.as_deref().map_or(Ok(()), output::check_writable)?;
     threads.apply()?;
     let choice = profiled.options.device.select()?;
     let device = choice.device();
@@ -80,7 +81,9 @@ fn measure(arguments: &BenchOnnxCommand, device: &Device) -> Result<Measured> {
     let inputs = if files.is_empty() { random(&compiled)? } else { files };
     let count = compiled.inputs().len();
     if inputs.len() != count {
-        let message = format!("--input: {} has {count} inputs, but {} files are given", model.display(), inputs.len());
+        let (given, files) = (inputs.len(), if inputs.len() == 1 { "file is" } else { "files are" });
+        let noun = if count == 1 { "input" } else { "inputs" };
+        let message = format!("--input: {} has {count} {noun}, but {given} {files} given", model.display());
         return Err(Error::mistake(message));
     }
     let started = Instant::now();

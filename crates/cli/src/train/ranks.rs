@@ -65,7 +65,8 @@ fn train_on_devices(arguments: &TrainCommand, list: &str) -> Result<ExitCode> {
         wire.end(done.as_ref().err());
         done
     };
-    let mut wires = ThreadWire::connected(choices.len());
+    let names = choices.iter().map(|choice| choice.device().device_string().to_string()).collect();
+    let mut wires = ThreadWire::connected_devices(names);
     let first = wires.remove(0);
     std::thread::scope(|threads| {
         let run = &run;

@@ -53,7 +53,9 @@ fn onnx_row_has_times_and_the_output_of_the_network() {
         let shown = text(&dir.run(&["bench", "onnx", "net.onnx", "--min-time", "0"]).stdout);
         assert!(shown.starts_with("net.onnx  cpu") && shown.lines().last().unwrap().starts_with("run "), "{shown}");
         let refusal = dir.refused(&["bench", "onnx", "net.onnx", "--input", "x.npy", "--input", "x.npy"]);
-        assert!(refusal.contains("--input: net.onnx has 1 inputs, but 2 files are given"), "{refusal}");
+        assert!(refusal.contains("--input: net.onnx has 1 input, but 2 files are given"), "{refusal}");
+        let refusal = dir.refused(&["bench", "onnx", "none.onnx", "--save-output", "none/y.npy"]);
+        assert!(refusal.contains("cannot write none/y.npy"), "{refusal}");
         npy::save(&Tensor::from_slice(&[0.5f32], [1, 1]), &dir.0.join("short.npy")).unwrap();
         let refusal = dir.refused(&["bench", "onnx", "net.onnx", "--input", "short.npy"]);
         assert!(refusal.contains("[1, 1]"), "{refusal}");

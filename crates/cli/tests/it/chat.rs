@@ -100,15 +100,69 @@ fn models_without_a_template_and_wrong_settings_are_one_sentence() {
     let plain = fixture("tiny-F16.gguf");
     for (arguments, expected) in [
         (vec!["chat", plain.to_str().unwrap()], "the model has no chat template"),
-        (vec!["chat", plain.to_str().unwrap(), "--top-p", "2"], "top-p 2 is not between 0 and 1"),
         (vec!["chat", "nowhere.gguf"], "cannot read nowhere.gguf"),
     ] {
         let output = panoply(&arguments, "hello\n");
         assert_eq!(output.status.code(), Some(1));
         assert!(text(&output.stderr).contains(expected), "{}", text(&output.stderr));
     }
-    let output = panoply(&["run", "x", "--logit-bias", "a=1"], "");
-    assert_eq!(output.status.code(), Some(2));
+}
+
+/// Values out of range are usage errors: the model, which does not exist here, is not opened.
+#[test]
+fn sampling_parameters_out_of_range_are_usage_errors() {
+    for (option, expected) in [
+        ("--temperature=-1", "temperature -1 is not a finite number from 0 on"),
+        ("--temperature=nan", "temperature NaN is not a finite number from 0 on"),
+        ("--temperature=warm", "expected a number"),
+        ("--top-p=2", "top-p 2 is not between 0 and 1"),
+        ("--min-p=-0.5", "min-p -0.5 is not between 0 and 1"),
+        ("--repetition-penalty=0", "repetition penalty 0 is not a positive number"),
+        ("--presence-penalty=inf", "presence penalty inf is not a finite number"),
+        ("--frequency-penalty=nan", "frequency penalty NaN is not a finite number"),
+        ("--logit-bias=a=1", "`a` is not a token id"),
+        ("--logit-bias=7=nan", "the logit bias of token 7 is NaN"),
+    ] {
+        for command in [&["run", "nowhere.gguf", "x"][..], &["chat", "nowhere.gguf"]] {
+            let output = panoply(&[command, &[option]].concat(), "hello\n");
+            let stderr = text(&output.stderr);
+            assert_eq!(output.status.code(), Some(2), "{command:?} {option}: {stderr}");
+            assert!(stderr.contains(expected), "{option}: {stderr}");
+        }
+    }
+    let output = panoply(&["run", "nowhere.gguf", "x", "--temperature", "-1"], "");
+    assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
+}
+
+#[test]
+fn folders_without_a_model_are_named() {
+    let folder = std::env::temp_dir().join(format!("panoply-cli-chat-folder-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let shown = |command: &str| {
+        let more: &[&str] = match command {
+            "run" => &["x"],
+            "serve" => &["--port", "0"],
+            _ => &[],
+        };
+        let output = panoply(&[&[command, folder.to_str().unwrap()], more].concat(), "");
+        assert_eq!(output.status.code(), Some(1), "{command}");
+        text(&output.stderr)
+    };
+    for command in ["run", "chat", "fit", "serve"] {
+        let stderr = shown(command);
+        let expected = "holds no model: neither a .gguf file nor config.json with .safetensors files";
+        assert!(stderr.contains(expected), "{command}: {stderr}");
+    }
+    std::fs::write(folder.join("b.gguf"), "").unwrap();
+    let stderr = shown("run");
+    let file = |name: &str| folder.join(name).display().to_string();
+    assert!(stderr.contains("has no config.json"), "{stderr}");
+    assert!(stderr.contains(&format!("pass its GGUF file {}\n", file("b.gguf"))), "{stderr}");
+    ["a.gguf", "d.gguf", "c.GGUF"].iter().for_each(|name| std::fs::write(folder.join(name), "").unwrap());
+    let named = ["a.gguf", "b.gguf", "c.GGUF"].map(file).join(", ");
+    let stderr = shown("run");
+    assert!(stderr.contains(&format!("pass one of its 4 GGUF files, such as {named}\n")), "{stderr}");
+    std::fs::remove_dir_all(&folder).unwrap();
 }
 
 /// An answer of hundreds of tokens is stopped by a signal at its first text; the next message is answered.

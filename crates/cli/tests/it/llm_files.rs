@@ -33,12 +33,13 @@ fn fit_reports_memory_and_speed() {
     assert_eq!((&one["cache_bytes"], &four["cache_bytes"]), (&7936.into(), &31744.into()));
     assert_eq!((&one["fits"], &one["largest_context_length"]), (&true.into(), &64.into()));
     let number = |key: &str| one[key].as_f64().unwrap();
-    let parts = number("weights_bytes") + number("cache_bytes") + number("scratch_bytes");
+    let parts = number("weight_bytes") + number("cache_bytes") + number("scratch_bytes");
     assert_eq!(number("total_bytes"), parts);
-    let tokens = number("gb_per_s") * 1e9 / number("weights_bytes_per_token");
+    let tokens = number("gb_per_s") * 1e9 / number("weight_bytes_per_token");
     assert!((number("expected_tokens_per_second") / tokens - 1.0).abs() < 1e-9);
     let shown = text(&panoply(&["fit", &model]).stdout);
     assert!(shown.contains("fits") && shown.contains("at most 64 tokens"), "{shown}");
+    assert_eq!(panoply(&["fit", &model, "--sequences", "0"]).status.code(), Some(2));
     let output = panoply(&["fit", &model, "--context-length", "65"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stderr).contains("context length 65 is not between 1 and the model's 64"));
@@ -52,7 +53,7 @@ fn a_quantized_model_runs() {
     let (input, output) = (fixture("tiny-F16.gguf"), quantized.to_str().unwrap());
     let document = json(&["quantize", &input, output, "--type", "q8_0", "--json"]);
     let bytes = |key: &str| document[key].as_u64().unwrap();
-    assert!(bytes("weights_bytes") < bytes("weights_bytes_before") * 6 / 10, "{document}");
+    assert!(bytes("weight_bytes") < bytes("weight_bytes_before") * 6 / 10, "{document}");
     let answer = json(&[
         "run",
         output,
@@ -101,6 +102,20 @@ fn bench_llm_reports_rates_and_threads() {
     assert!(profile.contains("quantized_matmul") && profile.contains("attention"), "{profile}");
     let output = panoply(&["bench", "llm", &model]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(text(&output.stderr).contains("context length 576 is not between 1 and the model's 64"));
+    let stderr = text(&output.stderr);
+    assert!(stderr.contains("context length 576 is not between 1 and the model's 64"), "{stderr}");
+    assert!(stderr.contains("it is the sum of --prefill 512 and --decode 64; use smaller numbers"), "{stderr}");
+    let output = panoply(&["bench", "llm", &model, "--prefill", "8", "--decode", "16", "--streams", "4"]);
+    assert!(text(&output.stderr).contains("--streams 4 and --decode 16 need it; use smaller numbers"));
+    // The folder of an output is checked before the work: the model does not exist.
+    let output = panoply(&["bench", "llm", "nowhere.gguf", "--save-logits", "nowhere/logits.npy"]);
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr.contains("cannot write nowhere/logits.npy"), "{stderr}");
+    assert!(stderr.contains("the folder nowhere does not exist"), "{stderr}");
+    for option in ["--prefill=0", "--decode=0", "--repeats=0", "--streams=0", "--streams=33"] {
+        let output = panoply(&["bench", "llm", "nowhere.gguf", option]);
+        assert_eq!(output.status.code(), Some(2), "{option}: {}", text(&output.stderr));
+    }
     assert_eq!(panoply(&["run", &model, "x", "--threads", "0"]).status.code(), Some(2));
 }

@@ -73,6 +73,15 @@ fn completions_and_manual_pages_name_every_command() {
     let bash = text(&panoply(&dir, &["generate", "bash"]).stdout);
     let syntax = Command::new("bash").args(["-n", "-c", &bash]).status();
     assert!(syntax.is_ok_and(|status| status.success()), "bash reads the script");
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let script = text(&panoply(&dir, &["generate", shell]).stdout);
+        assert!(script.contains("selftest") && script.contains("max-new-tokens"), "{shell}: {script}");
+        assert!(!script.contains("probe-drivers") && !script.contains("probe__drivers"), "{shell}: {script}");
+    }
+    let output = panoply(&dir, &["mesh", "rn"]);
+    assert_eq!(output.status.code(), Some(2));
+    let stderr = text(&output.stderr);
+    assert!(stderr.contains("a similar subcommand exists: 'run'") && !stderr.contains("rank"), "{stderr}");
     let output = panoply(&dir, &["generate", "man", "--output", "man1"]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     for command in ["train", "devices", "report", "new"] {

@@ -177,6 +177,24 @@ fn files_of_other_programs_are_predicted() {
         panoply::nn::data::npy::save(&Tensor::from_slice(&rows, [9, 2]), &dir.0.join("two.npy")).unwrap();
         let stderr = dir.refused(&["predict", "net.onnx", "two.npy"]);
         assert!(stderr.contains("the examples have shape [2], expected [3]"), "{stderr}");
+        // A matrix for each example: a network that takes sequences reads it as it is.
+        let network = Network::with_input(&[3, 2]).add_layer(LayerSpec::Flatten {}).add_layer(LayerSpec::linear(2));
+        let model = foreign(&dir, "sequences.onnx", &network);
+        let x = Tensor::from_slice(&rows, [3, 3, 2]);
+        panoply::nn::data::npy::save(&x, &dir.0.join("steps.npy")).unwrap();
+        let want = model.forward(&x, &mut ForwardContext::eval()).to_vec::<f32>().unwrap();
+        let output = dir.json(&["predict", "sequences.onnx", "steps.npy"]);
+        let predicted = output["predictions"].as_array().unwrap().iter().flat_map(|row| row["predicted"].as_array());
+        let have: Vec<f64> = predicted.flatten().map(|y| y.as_f64().unwrap()).collect();
+        assert_eq!(have.len(), want.len(), "{output}");
+        assert!(have.iter().zip(&want).all(|(have, want)| (have - f64::from(*want)).abs() < 1e-5), "{output}");
+        panoply::nn::data::npy::save(&Tensor::from_slice(&rows, [3, 2, 3]), &dir.0.join("turned.npy")).unwrap();
+        let stderr = dir.refused(&["predict", "sequences.onnx", "turned.npy"]);
+        assert!(stderr.contains("the examples have shape [2, 3], expected [3, 2]"), "{stderr}");
+        // Images with one channel can lack its axis.
+        let network = Network::with_input(&[1, 3, 2]).add_layer(LayerSpec::Flatten {}).add_layer(LayerSpec::linear(2));
+        foreign(&dir, "images.onnx", &network);
+        assert!(dir.run(&["predict", "images.onnx", "steps.npy"]).status.success());
         let stderr = dir.refused(&["predict", "net.onnx", "--prompt", "a"]);
         assert!(stderr.contains("--prompt: this model generates no text"), "{stderr}");
         dir.write("broken.onnx", "not a model");

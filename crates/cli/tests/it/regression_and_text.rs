@@ -342,6 +342,18 @@ fn stdout_that_cannot_be_written_is_an_error() {
     }
 }
 
+/// The model, which does not exist here, is not opened.
+#[test]
+fn temperatures_out_of_range_are_usage_errors() {
+    let dir = TempDir::new("temperature");
+    for temperature in ["-1", "nan", "inf", "warm"] {
+        let output = dir.run(&["predict", "none.onnx", "--temperature", temperature]);
+        let stderr = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{temperature}: {stderr}");
+        assert!(stderr.contains("--temperature") && stderr.contains("expected a number of at least 0"), "{stderr}");
+    }
+}
+
 /// Unknown labels count as wrong, as in `accuracy_score`, and are named.
 #[test]
 fn unknown_labels_count_as_wrong() {

@@ -344,7 +344,12 @@ fn a_key_is_required_where_one_is_set_and_off_this_machine() {
         message.contains(&format!("another program listens on {}; choose another --port", server.address)),
         "{message}"
     );
-    assert!(failed(&["--port", "0", "--max-concurrent", "0"]).contains("0 requests at once"));
+    for count in ["0", "33"] {
+        let output = command(&["--port", "0", "--max-concurrent", count]).output().unwrap();
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{stderr}");
+        assert!(stderr.contains(&format!("{count} requests at once; the number is from 1 to 32")), "{stderr}");
+    }
 }
 
 /// A request whose answer is as long as the context allows.

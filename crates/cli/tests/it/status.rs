@@ -331,8 +331,8 @@ fn run_reports_invalid_models_and_settings() {
     };
     assert!(error(&["run", "Cargo.toml", "a"]).contains("it is not a GGUF file"));
     assert!(error(&["run", "missing.gguf", "a"]).contains("cannot read missing.gguf"));
-    assert!(error(&["run", TINY_LLAMA, "a", "--temperature", "-1"]).contains("temperature -1 is not"));
-    assert!(error(&["run", TINY_LLAMA, "a", "--context-length", "65"]).contains("context length 65"));
+    let refusal = error(&["run", TINY_LLAMA, "a", "--context-length", "65"]);
+    assert!(refusal.contains("context length 65") && refusal.contains("choose another --context-length"), "{refusal}");
 }
 
 /// A Vulkan layer of Mesa writes an error if no user is logged in; the command turns it off.

@@ -77,7 +77,7 @@ fn largest_context_and_sequences_are_considered() {
     let options = ModelOptions { context_length: Some(16) };
     let one = fit(&path("tiny-Q8_0.gguf"), &options, 1, &device).unwrap();
     let four = fit(&path("tiny-Q8_0.gguf"), &options, 4, &device).unwrap();
-    assert_eq!((four.cache_bytes, four.weights_bytes), (4 * one.cache_bytes, one.weights_bytes));
+    assert_eq!((four.cache_bytes, four.weight_bytes), (4 * one.cache_bytes, one.weight_bytes));
     // 2 blocks, keys and values, 2 heads of 8 elements, f32; 16 positions, and 15 that a padded piece of a prompt may reach beyond.
     assert_eq!(one.cache_bytes, 2 * 2 * 2 * 8 * (16 + 15) * 4);
     assert_eq!(one.largest_context_length, Some(64));

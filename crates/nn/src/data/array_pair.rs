@@ -140,7 +140,7 @@ impl Known<'_> {
         let examples = examples(file.as_deref().unwrap_or(path))?;
         let targets = targets_of(&examples);
         let budget = &examples.budget(targets.as_ref().unwrap_or(&examples))?;
-        let Numbers { values: features, lengths: own, .. } = examples.numbers(Some(self.offsets), budget)?;
+        let Numbers { values: features, lengths: own, .. } = examples.numbers(Some(self), budget)?;
         if own != *lengths {
             return Err(Error::mistake(format!("{examples}: the examples have shape {own:?}, expected {lengths:?}")));
         }
@@ -375,13 +375,14 @@ impl ArrayLocation {
     }
 
     /// Reads the numbers of examples. Bytes are scaled to 0 ..= 1, others are reduced by known or measured offsets. Images get a channel
-    /// axis.
-    fn numbers(&self, known: Option<&[f64]>, budget: &ReadBudget) -> Result<Numbers> {
+    /// axis, if the network takes one.
+    fn numbers(&self, known: Option<&Known<'_>>, budget: &ReadBudget) -> Result<Numbers> {
         let array = self.array(budget)?;
         let count = array.bytes.len() / array.dtype.bytes();
         budget.take_values(count, size_of::<f32>(), &self.file)?;
         let lengths = match array.dims[..] {
-            [_, rows, columns] => vec![1, rows, columns],
+            // Matrices are images without a channel axis, unless the network takes matrices, such as sequences.
+            [_, rows, columns] if known.is_none_or(|known| known.lengths.len() == 3) => vec![1, rows, columns],
             [_, ref lengths @ ..] if !lengths.is_empty() => lengths.to_vec(),
             _ => {
                 let message = format!("{self}: shape {:?} has no axis besides the examples", array.dims);
@@ -391,7 +392,7 @@ impl ArrayLocation {
         let width = lengths.iter().product::<usize>();
         let narrow = array.dtype.bytes() < 4 || array.dtype == DType::F32;
         let (offsets, notes) = match known {
-            Some(known) => (known.to_vec(), Vec::new()),
+            Some(known) => (known.offsets.to_vec(), Vec::new()),
             None if narrow => (Vec::new(), Vec::new()),
             None => offsets_of(|at| wide(array.scalar(at)), count, width, self),
         };

@@ -86,6 +86,9 @@ const LOOKED_AT: usize = 1000;
 /// Number of rows, over the whole table, that are examined to detect a header.
 const ROWS_LOOKED_AT: usize = 100_000;
 
+/// Maximum number of columns that an error about a column's number names.
+const LISTED: usize = 12;
+
 /// Delimiters, the most common first.
 const DELIMITERS: [u8; 4] = [b',', b';', b'\t', b'|'];
 
@@ -453,7 +456,12 @@ impl CsvTable {
         let named = self.names.iter().position(|known| known.eq_ignore_ascii_case(name));
         named.or_else(counted).ok_or_else(|| {
             let known: Vec<&str> = self.names.iter().map(String::as_str).collect();
-            Error::mistake(format!("no column `{name}`; {}", known_names(name, &known, ("the columns are", ""))))
+            let list = match (name.parse::<usize>(), known.len()) {
+                (Err(_), _) => known_names(name, &known, ("the columns are", "")),
+                (Ok(_), count @ ..=LISTED) => format!("columns 1 to {count} are {}", known.join(", ")),
+                (Ok(_), count) => format!("the columns are numbered from 1 to {count}"),
+            };
+            Error::mistake(format!("no column `{name}`; {list}"))
         })
     }
 
