@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use panoply_tensor::Result;
+use panoply_tensor::{AlignedBuffer, Result};
 
 use crate::process_group::ProcessGroup;
 
@@ -23,7 +23,7 @@ pub(crate) struct PartialSums {
     layout: ShardLayout,
     /// Number of the shard that is added next.
     next: usize,
-    sums: Vec<(Range<usize>, Vec<f32>)>,
+    sums: Vec<(Range<usize>, AlignedBuffer)>,
 }
 
 /// Returns the first shard of the right child of a node with at least two shards.
@@ -75,7 +75,7 @@ impl PartialSums {
     }
 
     /// Adds the values of the next shard. Returns the vectors that are not needed any more.
-    pub fn push(&mut self, values: Vec<f32>) -> Vec<Vec<f32>> {
+    pub fn push(&mut self, values: AlignedBuffer) -> Vec<AlignedBuffer> {
         let (mut range, mut right, mut spare) = (self.next..self.next + 1, values, Vec::new());
         self.next += 1;
         while let Some((left, _)) = self.sums.last()
@@ -91,17 +91,23 @@ impl PartialSums {
     }
 
     /// Computes the sum over all shards, which is the same on all processes, in messages of at most `bucket` values. Every process must have
-    /// added all its shards. The sum is written to `total`, of any length, or is one of the vectors that were added.
+    /// added all its shards. The sum is written to the vector that `spare` returns, of any length, or is one of the vectors that were added.
     ///
     /// # Errors
     /// If the communication fails.
-    pub fn total(&mut self, group: Option<&dyn ProcessGroup>, bucket: usize, mut total: Vec<f32>) -> Result<Vec<f32>> {
+    pub fn total(
+        &mut self,
+        group: Option<&dyn ProcessGroup>,
+        bucket: usize,
+        spare: impl FnOnce() -> AlignedBuffer,
+    ) -> Result<AlignedBuffer> {
         let Some(group) = group.filter(|group| group.ranks() > 1) else {
             return Ok(self.sums.pop().expect("there is at least one shard").1);
         };
         let (length, bucket, root) = (self.sums[0].1.len(), bucket.max(1), 0..self.layout.shards);
         let ranges: Vec<Range<usize>> = (0..length).step_by(bucket).map(|at| at..length.min(at + bucket)).collect();
-        total.resize(length, 0.0);
+        let mut total = spare();
+        total.resize(length);
         self.combine(group, (&root, 0), &ranges, total.chunks_mut(bucket).collect())?;
         let holders: Vec<usize> = (0..ranges.len()).map(|number| self.layout.holder(&root, number)).collect();
         broadcast(group, total.chunks_mut(bucket).zip(holders).collect())?;
@@ -109,7 +115,7 @@ impl PartialSums {
     }
 
     /// Returns the vectors that are left.
-    pub fn into_vectors(self) -> impl Iterator<Item = Vec<f32>> {
+    pub fn into_vectors(self) -> impl Iterator<Item = AlignedBuffer> {
         self.sums.into_iter().map(|(_, sum)| sum)
     }
 
@@ -262,8 +268,8 @@ mod tests {
                 let group = Thread { rank, ranks, messages: messages.clone() };
                 threads.spawn(move || {
                     let mut sums = PartialSums::new(layout, rank);
-                    layout.shards_of(rank).for_each(|shard| drop(sums.push(values[shard].clone())));
-                    sums.total(Some(&group), bucket, vec![7.0; 3]).unwrap()
+                    layout.shards_of(rank).for_each(|shard| drop(sums.push(values[shard].as_slice().into())));
+                    sums.total(Some(&group), bucket, || [7.0; 3].as_slice().into()).unwrap().to_vec()
                 })
             };
             let threads: Vec<_> = (0..ranks).map(start).collect();

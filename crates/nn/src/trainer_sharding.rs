@@ -15,7 +15,8 @@ use crate::module::Module;
 use crate::optim::UpdateRule;
 use crate::shard::Shard;
 use crate::shard_sum::ShardLayout;
-use crate::sharding::{BatchLoss, MicroBatch, PendingStep, ShardValues, Sharding};
+use crate::sharding::{BatchLoss, MicroBatch, PendingStep, Sharding};
+use crate::step_total::{ShardValues, StepTotal};
 use crate::trainer::{TrainConfig, Trainer};
 
 /// Bytes of a message between processes whose device is a CPU.
@@ -204,31 +205,17 @@ impl<M: Module + Layer + Clone, R: UpdateRule> Trainer<M, R> {
 
     /// Makes the step with the sums over all shards.
     fn apply_shards(&mut self, sharding: &Sharding, step: PendingStep) -> Result<BatchLoss> {
-        let PendingStep { mut shards, micro_batches, .. } = step;
-        let last = shards.last_mut().expect("every process has a shard");
-        let (gradients, mut updates) = (last.gradients.clone(), last.updates.clone());
-        let total = sharding.total(shards)?;
-        let (losses, mut left) = total.split_at(micro_batches.len());
-        let device = Device::current()?;
-        let mut next = |like: &Tensor| {
-            let shape = like.shape()?.clone();
-            let (own, rest) = left.split_at(shape.numel());
-            left = rest;
-            Ok(Tensor::from_slice_on(&device, own, shape).cast(like.dtype()))
-        };
-        let gradients = gradients.into_iter().map(|like| next(&like)).collect::<Result<Vec<Tensor>>>()?;
-        for update in updates.iter_mut().filter(|update| update.next.dtype().is_float()) {
-            update.next = next(&update.next)?;
-        }
+        let PendingStep { shards, micro_batches, .. } = step;
+        let StepTotal { gradients, losses, updates, memory } = sharding.total(shards)?;
         let losses = || losses.iter().map(|loss| f64::from(*loss)).zip(&micro_batches);
         let whole = losses().map(|(loss, part)| loss * part.weight_fraction).sum::<f64>();
-        let loss = Tensor::from_slice_on(&device, &[whole as f32], [1]);
+        let loss = Tensor::from_slice_on(&Device::current()?, &[whole as f32], [1]);
         let mut rng = self.rng.clone();
         let pass = ForwardContext::train(&mut rng).with_updates(updates);
         self.optimizer.step_with_gradients(&mut self.model, loss, gradients, pass)?;
         let weighted = losses().map(|(loss, part)| loss * part.weight).sum();
         let (loss, _) = losses().next_back().expect("there is at least one micro-batch");
-        sharding.keep(total);
+        sharding.reuse(memory);
         Ok(BatchLoss { loss, weighted })
     }
 }
