@@ -39,6 +39,8 @@ pub(crate) struct Sharding {
 pub(crate) struct PendingStep {
     pub shards: Vec<ShardValues>,
     pub micro_batches: Vec<MicroBatch>,
+    /// True if this process was asked to stop before the step.
+    pub stops: bool,
     /// State of the run before the step, which an error restores.
     pub rng: Rng,
     pub batches: usize,
@@ -58,12 +60,17 @@ impl Sharding {
         self.layout.shards_of(self.group.as_ref().map_or(0, |group| group.rank()))
     }
 
+    /// Returns true if the processes learn from the sums of a step whether one of them was asked to stop before it.
+    pub fn sums_stops(&self) -> bool {
+        self.group.as_ref().is_some_and(|group| group.ranks() > 1)
+    }
+
     /// Sums the values of all shards over all processes: gradients, losses of the micro-batches, and float buffers weighted by the shard.
-    /// Sums are in f32.
+    /// Sums are in f32. `stops` is true if this process was asked to stop before the step.
     ///
     /// # Errors
     /// If a buffer that is not float was updated, or the communication fails.
-    pub fn total(&self, shards: Vec<ShardValues>) -> Result<StepTotal> {
+    pub fn total(&self, shards: Vec<ShardValues>, stops: bool) -> Result<StepTotal> {
         let not_float = |update: &StateUpdate| !update.next.dtype().is_float();
         if self.layout.shards > 1
             && let Some(update) = shards.iter().flat_map(|shard| &shard.updates).find(|update| not_float(update))
@@ -76,7 +83,7 @@ impl Sharding {
         let mut sums = PartialSums::new(self.layout, self.group.as_ref().map_or(0, |group| group.rank()));
         for shard in shards {
             let mut values = self.take_spare();
-            places.copy(&shard, &mut values)?;
+            places.copy(&shard, stops, &mut values)?;
             sums.push(values).into_iter().for_each(|spare| self.keep(spare));
         }
         let total = sums.total(self.group.as_deref(), self.bucket, || self.take_spare())?;
@@ -125,9 +132,9 @@ mod tests {
                 weight: 0.5,
             };
             for step in 0..3 {
-                let total = sharding.total(vec![shard(1.0), shard(step as f32)]).unwrap();
+                let total = sharding.total(vec![shard(1.0), shard(step as f32)], step == 2).unwrap();
                 let first = (1 + step) as f32;
-                assert_eq!(total.losses, [first, 2.0 * first]);
+                assert_eq!((total.losses, total.stops), (vec![first, 2.0 * first], step == 2));
                 for (gradient, count) in total.gradients.iter().zip([3, 40, 5]) {
                     let want: Vec<f32> = (0..count).map(|at| first + 2.0 * at as f32).collect();
                     assert_eq!(gradient.to_vec::<f32>().unwrap(), want, "step {step}");

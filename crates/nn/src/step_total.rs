@@ -21,12 +21,13 @@ pub(crate) struct ShardValues {
     pub weight: f64,
 }
 
-/// Places of the values of a step in a vector: gradients at multiples of 64 bytes, then the losses of the micro-batches and the float
-/// buffers without gaps.
+/// Places of the values of a step in a vector: gradients at multiples of 64 bytes, then the losses of the micro-batches, the float
+/// buffers, and a number that is positive if a process was asked to stop before the step, without gaps.
 pub(crate) struct StepPlaces {
     gradients: Vec<(Range<usize>, Shape, DType)>,
     losses: Range<usize>,
     buffers: Vec<Range<usize>>,
+    stop: usize,
     updates: Vec<StateUpdate>,
 }
 
@@ -37,6 +38,8 @@ pub(crate) struct StepTotal {
     pub losses: Vec<f32>,
     /// Updates of buffers; float ones are means over the shards.
     pub updates: Vec<StateUpdate>,
+    /// True if a process was asked to stop before the step.
+    pub stops: bool,
     /// Memory that gradients can use in place.
     pub memory: Arc<HostBytes>,
 }
@@ -70,15 +73,15 @@ impl StepPlaces {
             Ok(start..end)
         });
         let buffers = buffers.collect::<Result<Vec<_>>>()?;
-        Ok(StepPlaces { gradients, losses, buffers, updates: values.updates.clone() })
+        Ok(StepPlaces { gradients, losses, buffers, stop: end, updates: values.updates.clone() })
     }
 
-    /// Copies the values of a shard, its buffers weighted by the shard, to their places.
+    /// Copies the values of a shard, its buffers weighted by the shard, to their places. `stops` is true if the process was asked to stop.
     ///
     /// # Errors
     /// If a value cannot be computed or read.
-    pub fn copy(&self, values: &ShardValues, to: &mut AlignedBuffer) -> Result<()> {
-        to.resize(self.buffers.last().unwrap_or(&self.losses).end);
+    pub fn copy(&self, values: &ShardValues, stops: bool, to: &mut AlignedBuffer) -> Result<()> {
+        to.resize(self.stop + 1);
         let copy = |tensor: &Tensor, to: &mut [f32]| tensor.cast(DType::F32).copy_to_slice(to);
         let mut end = 0;
         for ((place, ..), gradient) in self.gradients.iter().zip(&values.gradients) {
@@ -93,6 +96,7 @@ impl StepPlaces {
             copy(next, &mut to[place.clone()])?;
             to[place.clone()].iter_mut().for_each(|value| *value *= values.weight as f32);
         }
+        to[self.stop] = f32::from(u8::from(stops));
         Ok(())
     }
 
@@ -101,7 +105,7 @@ impl StepPlaces {
     /// # Errors
     /// The device is unusable.
     pub fn into_total(self, device: &Device, sums: AlignedBuffer) -> Result<StepTotal> {
-        let losses = sums[self.losses].to_vec();
+        let (losses, stops) = (sums[self.losses].to_vec(), sums[self.stop] > 0.0);
         let mut updates = self.updates;
         let floats = updates.iter_mut().filter(|update| update.next.dtype().is_float());
         for (update, place) in floats.zip(self.buffers) {
@@ -120,7 +124,7 @@ impl StepPlaces {
             Ok(sum.cast(dtype))
         });
         let gradients = gradients.collect::<Result<Vec<Tensor>>>()?;
-        Ok(StepTotal { gradients, losses, updates, memory })
+        Ok(StepTotal { gradients, losses, updates, stops, memory })
     }
 }
 

@@ -86,7 +86,8 @@ impl TrainConfig {
 
 impl<M: Module + Layer + Clone, R: UpdateRule> Trainer<M, R> {
     /// Adds a micro-batch to the pending step, and makes the step after the last one. `mass` returns the weight of a range of rows of the
-    /// batch. On error the run is as it was before the step.
+    /// batch. `stops` is true if this process was asked to stop. Returns `None` if one of several processes was asked before the step, which
+    /// is then not made. In that case and on error the run is as it was before the step.
     pub(crate) fn sharded_step(
         &mut self,
         (training, sharding): (&TrainConfig, &Sharding),
@@ -94,10 +95,12 @@ impl<M: Module + Layer + Clone, R: UpdateRule> Trainer<M, R> {
         batch: &Batch,
         micro_batch: MicroBatch,
         mass: impl Fn(Range<usize>) -> f64,
-    ) -> Result<BatchLoss> {
+        stops: bool,
+    ) -> Result<Option<BatchLoss>> {
         let start = PendingStep {
             shards: Vec::new(),
             micro_batches: Vec::new(),
+            stops,
             rng: self.rng.clone(),
             batches: self.state.step,
         };
@@ -110,10 +113,14 @@ impl<M: Module + Layer + Clone, R: UpdateRule> Trainer<M, R> {
                     true => self.apply_shards(sharding, step),
                     false => {
                         *pending = Some(step);
-                        Ok(BatchLoss { loss, weighted: 0.0 })
+                        Ok(Some(BatchLoss { loss, weighted: 0.0 }))
                     }
                 }
             });
+        if let Ok(None) = done {
+            (self.rng, self.state.step) = (rng, batches);
+            return Ok(None);
+        }
         done.map_err(|error| {
             let found = self.locate_nonfinite(training, &self.own_rows(sharding, batch), before);
             (self.rng, self.state.step) = (rng, batches);
@@ -203,10 +210,13 @@ impl<M: Module + Layer + Clone, R: UpdateRule> Trainer<M, R> {
         Ok(ShardValues { losses: detached(losses), gradients: detached(gradients), updates, weight: shard.weight })
     }
 
-    /// Makes the step with the sums over all shards.
-    fn apply_shards(&mut self, sharding: &Sharding, step: PendingStep) -> Result<BatchLoss> {
-        let PendingStep { shards, micro_batches, .. } = step;
-        let StepTotal { gradients, losses, updates, memory } = sharding.total(shards)?;
+    /// Makes the step with the sums over all shards, unless a process was asked to stop before it.
+    fn apply_shards(&mut self, sharding: &Sharding, step: PendingStep) -> Result<Option<BatchLoss>> {
+        let PendingStep { shards, micro_batches, stops, .. } = step;
+        let StepTotal { gradients, losses, updates, stops, memory } = sharding.total(shards, stops)?;
+        if stops {
+            return Ok(None);
+        }
         let losses = || losses.iter().map(|loss| f64::from(*loss)).zip(&micro_batches);
         let whole = losses().map(|(loss, part)| loss * part.weight_fraction).sum::<f64>();
         let loss = Tensor::from_slice_on(&Device::current()?, &[whole as f32], [1]);
@@ -216,6 +226,6 @@ impl<M: Module + Layer + Clone, R: UpdateRule> Trainer<M, R> {
         let weighted = losses().map(|(loss, part)| loss * part.weight).sum();
         let (loss, _) = losses().next_back().expect("there is at least one micro-batch");
         sharding.reuse(memory);
-        Ok(BatchLoss { loss, weighted })
+        Ok(Some(BatchLoss { loss, weighted }))
     }
 }
