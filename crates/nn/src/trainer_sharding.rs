@@ -36,9 +36,8 @@ impl TrainConfig {
             return Ok(None);
         }
         let shards = self.shards.unwrap_or(ranks);
-        let is_cpu = Device::current()?.device_string().starts_with("cpu");
         // Devices of processes can differ in kind; all must use the same messages.
-        let mut bytes = [if is_cpu { CPU_BUCKET } else { GPU_BUCKET } as f64];
+        let mut bytes = [if is_cpu(&Device::current()?) { CPU_BUCKET } else { GPU_BUCKET } as f64];
         self.group.as_ref().map_or(Ok(()), |group| group.broadcast(&mut bytes))?;
         let bucket = bytes[0] as usize / size_of::<f32>();
         let layout = ShardLayout { shards, ranks };
@@ -82,6 +81,21 @@ impl TrainConfig {
             (group, _) => self.num_shards().div_ceil(group.as_ref().map_or(1, |group| group.ranks()).max(1)),
         }
     }
+
+    /// Returns the bytes of a CPU's memory in which this process sums `values` values of its shards and those of other processes. Other
+    /// devices have memory of their own, which the sums do not use.
+    pub(crate) fn sum_bytes(&self, device: &Device, values: usize) -> u64 {
+        if !is_cpu(device) || self.own_shards() == 0 {
+            return 0;
+        }
+        let (rank, ranks) = self.group.as_ref().map_or((0, 1), |group| (group.rank(), group.ranks()));
+        let layout = ShardLayout { shards: self.num_shards().max(ranks), ranks };
+        (layout.values_held(rank, values, CPU_BUCKET / size_of::<f32>()) * size_of::<f32>()) as u64
+    }
+}
+
+fn is_cpu(device: &Device) -> bool {
+    device.device_string().starts_with("cpu")
 }
 
 impl<M: Module + Layer + Clone, R: UpdateRule> Trainer<M, R> {
