@@ -4,7 +4,9 @@ use std::fmt;
 
 use memmap2::Mmap;
 
-/// Immutable bytes in host memory: those of a mapped file, or of a vector.
+use crate::aligned_buffer::AlignedBuffer;
+
+/// Immutable bytes in host memory: those of a mapped file, of a vector or of an aligned buffer.
 ///
 /// The bytes of a mapped file are those of the file. If another process overwrites it, they change; if it truncates it, an access to
 /// bytes beyond the new end terminates this process.
@@ -13,6 +15,7 @@ pub struct HostBytes(Holder);
 enum Holder {
     Map(Mmap),
     Vec(Vec<u8>),
+    Aligned(AlignedBuffer),
 }
 
 impl HostBytes {
@@ -21,11 +24,20 @@ impl HostBytes {
         match &self.0 {
             Holder::Map(map) => map,
             Holder::Vec(bytes) => bytes,
+            Holder::Aligned(values) => bytemuck::cast_slice(values),
         }
     }
 
-    /// Releases the memory of the whole pages of a mapped file in a range; the next access reads them from the file again. A vector keeps
-    /// its memory.
+    /// Returns the aligned buffer from which the bytes were created, `None` if they were not.
+    pub fn into_aligned_buffer(self) -> Option<AlignedBuffer> {
+        match self.0 {
+            Holder::Aligned(values) => Some(values),
+            Holder::Map(_) | Holder::Vec(_) => None,
+        }
+    }
+
+    /// Releases the memory of the whole pages of a mapped file in a range; the next access reads them from the file again. Other
+    /// memory is kept.
     #[cfg_attr(unix, allow(unsafe_code, reason = "advice whose effect on other mappings would be undefined"))]
     pub fn release(&self, range: std::ops::Range<usize>) {
         #[cfg(unix)]
@@ -60,9 +72,15 @@ impl From<Vec<u8>> for HostBytes {
     }
 }
 
+impl From<AlignedBuffer> for HostBytes {
+    fn from(values: AlignedBuffer) -> HostBytes {
+        HostBytes(Holder::Aligned(values))
+    }
+}
+
 impl fmt::Debug for HostBytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let kind = if self.is_mapped() { "mapped" } else { "in a vector" };
+        let kind = if self.is_mapped() { "mapped" } else { "in memory" };
         write!(f, "HostBytes({} bytes, {kind})", self.as_slice().len())
     }
 }

@@ -5,12 +5,13 @@
 //! it calls a device; a device validates nothing. Its errors cover only conditions that the caller cannot predict: out of memory, a
 //! lost device, a compile error.
 //!
-//! In reading order: [`info`] (device properties), [`program`] and [`host`] (programs), [`host_bytes`] (memory used in place), [`command`] and [`command_buffer`] (commands,
+//! In reading order: [`info`] (device properties), [`program`] and [`host`] (programs), [`host_bytes`] and [`aligned_buffer`] (memory used in place), [`command`] and [`command_buffer`] (commands,
 //! executed once and repeatedly), [`driver_api`] (the traits), [`wire`] (messages between processes), [`null`] (a device that records
 //! commands without computing), [`conformance`] (the conformance suite).
 
 #![deny(unsafe_code)]
 
+pub mod aligned_buffer;
 pub mod command;
 pub mod command_buffer;
 pub mod conformance;
@@ -22,6 +23,7 @@ pub mod null;
 pub mod program;
 pub mod wire;
 
+pub use aligned_buffer::AlignedBuffer;
 pub use command::{AllocId, Arg, DeviceCommand, Dispatch, Epilogue, GridPart, Peer, ProgramId, QueueId, Region};
 pub use command_buffer::RawCommandBuffer;
 pub use driver_api::{Driver, Pending, RawDevice, StepTime, Ticket};

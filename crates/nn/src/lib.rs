@@ -36,6 +36,7 @@ mod shard;
 mod shard_sum;
 mod sharding;
 pub mod state_dict;
+mod step_total;
 pub mod trainer;
 mod trainer_checkpoint;
 mod trainer_memory;

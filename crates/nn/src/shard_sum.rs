@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use panoply_tensor::Result;
+use panoply_tensor::{AlignedBuffer, Result};
 
 use crate::process_group::ProcessGroup;
 
@@ -23,7 +23,7 @@ pub(crate) struct PartialSums {
     layout: ShardLayout,
     /// Number of the shard that is added next.
     next: usize,
-    sums: Vec<(Range<usize>, Vec<f32>)>,
+    sums: Vec<(Range<usize>, AlignedBuffer)>,
 }
 
 /// Returns the first shard of the right child of a node with at least two shards.
@@ -66,6 +66,37 @@ impl ShardLayout {
         }
         node == *range
     }
+
+    /// Returns the largest number of values that a process holds at once to compute the total of vectors of this length, with those that
+    /// are kept for the next step.
+    pub fn values_held(self, rank: usize, length: usize, bucket: usize) -> usize {
+        let (mut sums, mut vectors) = (PartialSums::new(self, rank), 0);
+        for _ in self.shards_of(rank) {
+            vectors = vectors.max(sums.sums.len() + 1);
+            sums.push(AlignedBuffer::default());
+        }
+        if self.ranks == 1 {
+            return vectors * length;
+        }
+        let bucket = bucket.max(1);
+        let buckets: Vec<usize> = (0..length).step_by(bucket).map(|at| bucket.min(length - at)).collect();
+        vectors.max(sums.sums.len() + 1) * length + self.held_below(rank, (&(0..self.shards), 0), &buckets)
+    }
+
+    /// Returns the largest number of values of nodes below this one that a process holds at once; see [`PartialSums::combine`].
+    fn held_below(self, rank: usize, (node, depth): (&Range<usize>, u32), buckets: &[usize]) -> usize {
+        let [left, right] = [node.start..middle(node), middle(node)..node.end].map(|child| {
+            let owners = self.owner(child.start)..=self.owner(child.end - 1);
+            if owners.start() == owners.end() || !owners.contains(&rank) {
+                return (0, 0);
+            }
+            let holds = |number: usize| self.holder(&child, number >> (depth + 1)) == rank;
+            let own: usize = buckets.iter().enumerate().filter(|(number, _)| holds(*number)).map(|(_, len)| len).sum();
+            (own, own + self.held_below(rank, (&child, depth + 1), buckets))
+        });
+        // The sums of the left child are kept while those of the right one are computed.
+        left.1.max(left.0 + right.1)
+    }
 }
 
 impl PartialSums {
@@ -75,7 +106,7 @@ impl PartialSums {
     }
 
     /// Adds the values of the next shard. Returns the vectors that are not needed any more.
-    pub fn push(&mut self, values: Vec<f32>) -> Vec<Vec<f32>> {
+    pub fn push(&mut self, values: AlignedBuffer) -> Vec<AlignedBuffer> {
         let (mut range, mut right, mut spare) = (self.next..self.next + 1, values, Vec::new());
         self.next += 1;
         while let Some((left, _)) = self.sums.last()
@@ -91,17 +122,23 @@ impl PartialSums {
     }
 
     /// Computes the sum over all shards, which is the same on all processes, in messages of at most `bucket` values. Every process must have
-    /// added all its shards. The sum is written to `total`, of any length, or is one of the vectors that were added.
+    /// added all its shards. The sum is written to the vector that `spare` returns, of any length, or is one of the vectors that were added.
     ///
     /// # Errors
     /// If the communication fails.
-    pub fn total(&mut self, group: Option<&dyn ProcessGroup>, bucket: usize, mut total: Vec<f32>) -> Result<Vec<f32>> {
+    pub fn total(
+        &mut self,
+        group: Option<&dyn ProcessGroup>,
+        bucket: usize,
+        spare: impl FnOnce() -> AlignedBuffer,
+    ) -> Result<AlignedBuffer> {
         let Some(group) = group.filter(|group| group.ranks() > 1) else {
             return Ok(self.sums.pop().expect("there is at least one shard").1);
         };
         let (length, bucket, root) = (self.sums[0].1.len(), bucket.max(1), 0..self.layout.shards);
         let ranges: Vec<Range<usize>> = (0..length).step_by(bucket).map(|at| at..length.min(at + bucket)).collect();
-        total.resize(length, 0.0);
+        let mut total = spare();
+        total.resize(length);
         self.combine(group, (&root, 0), &ranges, total.chunks_mut(bucket).collect())?;
         let holders: Vec<usize> = (0..ranges.len()).map(|number| self.layout.holder(&root, number)).collect();
         broadcast(group, total.chunks_mut(bucket).zip(holders).collect())?;
@@ -109,7 +146,7 @@ impl PartialSums {
     }
 
     /// Returns the vectors that are left.
-    pub fn into_vectors(self) -> impl Iterator<Item = Vec<f32>> {
+    pub fn into_vectors(self) -> impl Iterator<Item = AlignedBuffer> {
         self.sums.into_iter().map(|(_, sum)| sum)
     }
 
@@ -262,8 +299,8 @@ mod tests {
                 let group = Thread { rank, ranks, messages: messages.clone() };
                 threads.spawn(move || {
                     let mut sums = PartialSums::new(layout, rank);
-                    layout.shards_of(rank).for_each(|shard| drop(sums.push(values[shard].clone())));
-                    sums.total(Some(&group), bucket, vec![7.0; 3]).unwrap()
+                    layout.shards_of(rank).for_each(|shard| drop(sums.push(values[shard].as_slice().into())));
+                    sums.total(Some(&group), bucket, || [7.0; 3].as_slice().into()).unwrap().to_vec()
                 })
             };
             let threads: Vec<_> = (0..ranks).map(start).collect();
@@ -280,6 +317,21 @@ mod tests {
                 expected(left).iter().zip(expected(right)).map(|(left, right)| left + right).collect()
             }
         }
+    }
+
+    /// The number of values is counted by hand, in vectors of 8 values and buckets of one.
+    #[test]
+    fn values_that_a_process_holds_are_counted() {
+        let held = |shards, ranks, rank| ShardLayout { shards, ranks }.values_held(rank, 8, 1);
+        // One vector for each node that is not complete and for the shard that is added.
+        assert_eq!([1, 2, 3, 4, 8].map(|shards| held(shards, 1, 0)), [8, 16, 24, 24, 32]);
+        // The sum of the own shards and the total.
+        assert_eq!([held(2, 2, 0), held(2, 2, 1), held(4, 2, 1)], [16; 3]);
+        // The first two ranks also hold half of the sum of their shards.
+        assert_eq!([0, 1, 2].map(|rank| held(4, 3, rank)), [20, 20, 16]);
+        assert_eq!([0, 1, 2, 3].map(|rank| held(4, 4, rank)), [20; 4]);
+        // A quarter of the sum of four ranks' shards, and half of the sum of two.
+        assert_eq!([0, 3, 5, 7].map(|rank| held(8, 8, rank)), [22; 4]);
     }
 
     #[test]

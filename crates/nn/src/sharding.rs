@@ -3,11 +3,12 @@
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use panoply_tensor::{DType, Error, Result, Rng, Tensor};
+use panoply_tensor::{AlignedBuffer, Device, Error, HostBytes, Result, Rng};
 
 use crate::layer::StateUpdate;
 use crate::process_group::ProcessGroup;
 use crate::shard_sum::{PartialSums, ShardLayout};
+use crate::step_total::{ShardValues, StepPlaces, StepTotal};
 
 /// A micro-batch of an optimizer step.
 #[derive(Clone, Copy, Debug)]
@@ -30,18 +31,7 @@ pub(crate) struct Sharding {
     /// Number of values in a message.
     pub bucket: usize,
     /// Vectors of earlier steps: new memory of the system would be cleared in every step.
-    pub spare: Mutex<Vec<Vec<f32>>>,
-}
-
-/// Values of one shard, summed over the micro-batches of a step.
-#[derive(Debug)]
-pub(crate) struct ShardValues {
-    /// Loss of each micro-batch, `[1]`, weighted by the shard's share of the micro-batch.
-    pub losses: Vec<Tensor>,
-    pub gradients: Vec<Tensor>,
-    pub updates: Vec<StateUpdate>,
-    /// Weight of the shard in the last micro-batch.
-    pub weight: f64,
+    pub spare: Mutex<Vec<AlignedBuffer>>,
 }
 
 /// A step before its last micro-batch.
@@ -49,6 +39,8 @@ pub(crate) struct ShardValues {
 pub(crate) struct PendingStep {
     pub shards: Vec<ShardValues>,
     pub micro_batches: Vec<MicroBatch>,
+    /// True if this process was asked to stop before the step.
+    pub stops: bool,
     /// State of the run before the step, which an error restores.
     pub rng: Rng,
     pub batches: usize,
@@ -68,12 +60,17 @@ impl Sharding {
         self.layout.shards_of(self.group.as_ref().map_or(0, |group| group.rank()))
     }
 
-    /// Sums the values of all shards over all processes: losses of the micro-batches, gradients, and float buffers weighted by the shard.
-    /// Sums are in f32.
+    /// Returns true if the processes learn from the sums of a step whether one of them was asked to stop before it.
+    pub fn sums_stops(&self) -> bool {
+        self.group.as_ref().is_some_and(|group| group.ranks() > 1)
+    }
+
+    /// Sums the values of all shards over all processes: gradients, losses of the micro-batches, and float buffers weighted by the shard.
+    /// Sums are in f32. `stops` is true if this process was asked to stop before the step.
     ///
     /// # Errors
     /// If a buffer that is not float was updated, or the communication fails.
-    pub fn total(&self, shards: Vec<ShardValues>) -> Result<Vec<f32>> {
+    pub fn total(&self, shards: Vec<ShardValues>, stops: bool) -> Result<StepTotal> {
         let not_float = |update: &StateUpdate| !update.next.dtype().is_float();
         if self.layout.shards > 1
             && let Some(update) = shards.iter().flat_map(|shard| &shard.updates).find(|update| not_float(update))
@@ -82,36 +79,86 @@ impl Sharding {
             let message = format!("a buffer of {dtype} that a training pass changes cannot be averaged over shards");
             return Err(Error::mistake(message).note("train it in one process without shards"));
         }
+        let places = StepPlaces::of(shards.last().expect("every process has a shard"))?;
         let mut sums = PartialSums::new(self.layout, self.group.as_ref().map_or(0, |group| group.rank()));
-        for ShardValues { losses, gradients, updates, weight } in shards {
-            let updated = updates.iter().map(|update| &update.next).filter(|next| next.dtype().is_float());
-            let tensors: Vec<&Tensor> = losses.iter().chain(&gradients).chain(updated).collect();
-            let lengths = tensors.iter().map(|tensor| Ok(tensor.shape()?.numel()));
-            let lengths = lengths.collect::<Result<Vec<usize>>>()?;
+        for shard in shards {
             let mut values = self.take_spare();
-            values.resize(lengths.iter().sum(), 0.0);
-            let mut left = values.as_mut_slice();
-            for (at, (tensor, length)) in tensors.into_iter().zip(lengths).enumerate() {
-                let (own, rest) = left.split_at_mut(length);
-                tensor.cast(DType::F32).copy_to_slice(own)?;
-                if at >= losses.len() + gradients.len() {
-                    own.iter_mut().for_each(|value| *value *= weight as f32);
-                }
-                left = rest;
-            }
+            places.copy(&shard, stops, &mut values)?;
             sums.push(values).into_iter().for_each(|spare| self.keep(spare));
         }
-        let total = sums.total(self.group.as_deref(), self.bucket, self.take_spare())?;
+        let total = sums.total(self.group.as_deref(), self.bucket, || self.take_spare())?;
         sums.into_vectors().for_each(|spare| self.keep(spare));
-        Ok(total)
+        places.into_total(&Device::current()?, total)
     }
 
-    /// Keeps a vector for the next step.
-    pub fn keep(&self, values: Vec<f32>) {
+    /// Keeps the memory of a step's sums for the next step, unless a tensor still uses it: optimizer state can be a gradient.
+    pub fn reuse(&self, memory: Arc<HostBytes>) {
+        Arc::into_inner(memory).and_then(HostBytes::into_aligned_buffer).into_iter().for_each(|spare| self.keep(spare));
+    }
+
+    fn keep(&self, values: AlignedBuffer) {
         self.spare.lock().unwrap_or_else(PoisonError::into_inner).push(values);
     }
 
-    fn take_spare(&self) -> Vec<f32> {
+    fn take_spare(&self) -> AlignedBuffer {
         self.spare.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use panoply_tensor::Tensor;
+
+    use super::*;
+
+    /// The sums of gradients are tensors over the memory that processes exchange, which the next step uses again.
+    #[test]
+    fn gradients_use_the_memory_of_the_sums() {
+        Device::get("cpu").unwrap().scope(|| {
+            let sharding = Sharding {
+                group: None,
+                layout: ShardLayout { shards: 2, ranks: 1 },
+                forks: true,
+                bucket: 1,
+                spare: Mutex::default(),
+            };
+            // Numbers of values that are not multiples of 16, so that places have gaps.
+            let numbers = |count: usize, first: f32| (0..count).map(|at| first + at as f32).collect::<Vec<f32>>();
+            let tensor = |count: usize, first: f32| Tensor::from_slice(&numbers(count, first), [count]);
+            let shard = |first: f32| ShardValues {
+                losses: vec![tensor(1, first), tensor(1, 2.0 * first)],
+                gradients: vec![tensor(3, first), tensor(40, first), tensor(5, first)],
+                updates: Vec::new(),
+                weight: 0.5,
+            };
+            for step in 0..3 {
+                let total = sharding.total(vec![shard(1.0), shard(step as f32)], step == 2).unwrap();
+                let first = (1 + step) as f32;
+                assert_eq!((total.losses, total.stops), (vec![first, 2.0 * first], step == 2));
+                for (gradient, count) in total.gradients.iter().zip([3, 40, 5]) {
+                    let want: Vec<f32> = (0..count).map(|at| first + 2.0 * at as f32).collect();
+                    assert_eq!(gradient.to_vec::<f32>().unwrap(), want, "step {step}");
+                    assert!(gradient.storage().unwrap().is_read_only(), "{count} values were copied");
+                }
+                let StepTotal { gradients, memory, .. } = total;
+                // One vector was added to the other.
+                assert_eq!(sharding.spare.lock().unwrap().len(), 1);
+                match step {
+                    // A tensor that is kept, as a first velocity is, keeps the memory.
+                    1 => {
+                        let kept = gradients[1].clone();
+                        drop(gradients);
+                        sharding.reuse(memory);
+                        assert_eq!(sharding.spare.lock().unwrap().len(), 1);
+                        assert_eq!(kept.to_vec::<f32>().unwrap()[..2], [2.0, 4.0]);
+                    }
+                    _ => {
+                        drop(gradients);
+                        sharding.reuse(memory);
+                        assert_eq!(sharding.spare.lock().unwrap().len(), 2);
+                    }
+                }
+            }
+        });
     }
 }

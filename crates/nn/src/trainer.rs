@@ -225,7 +225,8 @@ pub struct StepReport {
 }
 
 /// Observer of a training run. [`ControlFlow::Break`] stops the run; a later [`Trainer::fit`] continues it. A run with shards or several
-/// processes stops after the next optimizer step.
+/// processes stops after the next optimizer step. Several processes may then have computed gradients of the step that follows, which are
+/// discarded.
 pub trait Callback {
     /// Called after every batch.
     fn on_train_batch_end(&mut self, _report: &StepReport) -> ControlFlow<()> {
@@ -472,21 +473,29 @@ impl<M: Module + Layer + Clone, R: UpdateRule> Trainer<M, R> {
             * training.reduce_on_plateau.as_ref().map_or(1.0, |plateau| plateau.factor_after(losses));
         let scheduler = LrScheduler { base_lr, schedule: training.lr_schedule.clone() };
         let (mut pending, mut stops) = (None, false);
+        let mut learning_rate = self.optimizer.learning_rate;
         train.each((finished, self.state.step), (&order, batch), |batch| {
+            if pending.is_none() {
+                learning_rate = self.optimizer.learning_rate;
+            }
             scheduler.step(&mut self.optimizer);
             let targets = &train.data().targets;
             let (step, made) = (self.state.step, self.optimizer.steps);
             let part = training.part(step, &order, targets);
             let stepped = match sharding {
-                None => self.step(training, &batch, part),
+                None => self.step(training, &batch, part).map(Some),
                 Some(sharding) => {
                     let examples = &order[Cuts::new(order.len(), training.batch_size).range(step)];
                     let mass = |rows: Range<usize>| training.loss.mass(targets, examples[rows].iter().copied());
-                    self.sharded_step((training, sharding), &mut pending, &batch, part, mass)
+                    self.sharded_step((training, sharding), &mut pending, &batch, part, mass, stops)
                 }
             };
-            let BatchLoss { loss, weighted } =
-                stepped.map_err(|error| error.note(format!("in epoch {epoch}, step {}", step + 1)))?;
+            let Some(BatchLoss { loss, weighted }) =
+                stepped.map_err(|error| error.note(format!("in epoch {epoch}, step {}", step + 1)))?
+            else {
+                self.optimizer.learning_rate = learning_rate;
+                return Ok(false);
+            };
             if self.optimizer.steps > made {
                 self.update_average(training)?;
             }
@@ -494,8 +503,10 @@ impl<M: Module + Layer + Clone, R: UpdateRule> Trainer<M, R> {
             self.state.step += 1;
             let report = StepReport { epoch, step: self.state.step, steps, loss };
             stops |= callback.on_train_batch_end(&report).is_break();
-            // The gradients of a pending step are not saved in checkpoints.
-            if pending.is_some() { Ok(true) } else { all_agree(training.group.as_ref(), !stops) }
+            // The gradients of a pending step are not saved in checkpoints. Processes agree to go on with the sums of the next step, which
+            // saves a message, or here if none follows.
+            let sums_follow = self.state.step < steps && sharding.is_some_and(Sharding::sums_stops);
+            if pending.is_some() || sums_follow { Ok(true) } else { all_agree(training.group.as_ref(), !stops) }
         })
     }
 

@@ -73,13 +73,15 @@ impl<M: Module + Layer + Clone, R: UpdateRule> Trainer<M, R> {
         }
     }
 
-    /// Returns the bytes that a step allocates, with accumulated gradients or those of shards, and the moving average; `u64::MAX` if not
-    /// even its examples fit.
+    /// Returns the bytes that a step allocates, with accumulated gradients or those of shards, the sums over shards and the moving average;
+    /// `u64::MAX` if not even its examples fit.
     fn needs(&self, training: &TrainConfig, train: &Dataset, batch: usize) -> Result<u64> {
         let gradients = usize::from(training.accumulate_grad_batches > 1).max(training.own_shards());
         let kept = gradients as u64 + u64::from(training.ema_decay.is_some());
+        let sums = training.sum_bytes(&Device::current()?, self.model.num_parameters());
+        let kept = kept.saturating_mul(param_bytes(&self.model)?).saturating_add(sums);
         match self.memory_plan(training, train, training.rows_together(batch)) {
-            Ok(plan) => Ok(plan.allocated_bytes().saturating_add(kept.saturating_mul(param_bytes(&self.model)?))),
+            Ok(plan) => Ok(plan.allocated_bytes().saturating_add(kept)),
             Err(error) if error.is_out_of_memory() => Ok(u64::MAX),
             Err(error) => Err(error),
         }

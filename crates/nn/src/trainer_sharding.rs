@@ -15,7 +15,8 @@ use crate::module::Module;
 use crate::optim::UpdateRule;
 use crate::shard::Shard;
 use crate::shard_sum::ShardLayout;
-use crate::sharding::{BatchLoss, MicroBatch, PendingStep, ShardValues, Sharding};
+use crate::sharding::{BatchLoss, MicroBatch, PendingStep, Sharding};
+use crate::step_total::{ShardValues, StepTotal};
 use crate::trainer::{TrainConfig, Trainer};
 
 /// Bytes of a message between processes whose device is a CPU.
@@ -35,9 +36,8 @@ impl TrainConfig {
             return Ok(None);
         }
         let shards = self.shards.unwrap_or(ranks);
-        let is_cpu = Device::current()?.device_string().starts_with("cpu");
         // Devices of processes can differ in kind; all must use the same messages.
-        let mut bytes = [if is_cpu { CPU_BUCKET } else { GPU_BUCKET } as f64];
+        let mut bytes = [if is_cpu(&Device::current()?) { CPU_BUCKET } else { GPU_BUCKET } as f64];
         self.group.as_ref().map_or(Ok(()), |group| group.broadcast(&mut bytes))?;
         let bucket = bytes[0] as usize / size_of::<f32>();
         let layout = ShardLayout { shards, ranks };
@@ -81,11 +81,27 @@ impl TrainConfig {
             (group, _) => self.num_shards().div_ceil(group.as_ref().map_or(1, |group| group.ranks()).max(1)),
         }
     }
+
+    /// Returns the bytes of a CPU's memory in which this process sums `values` values of its shards and those of other processes. Other
+    /// devices have memory of their own, which the sums do not use.
+    pub(crate) fn sum_bytes(&self, device: &Device, values: usize) -> u64 {
+        if !is_cpu(device) || self.own_shards() == 0 {
+            return 0;
+        }
+        let (rank, ranks) = self.group.as_ref().map_or((0, 1), |group| (group.rank(), group.ranks()));
+        let layout = ShardLayout { shards: self.num_shards().max(ranks), ranks };
+        (layout.values_held(rank, values, CPU_BUCKET / size_of::<f32>()) * size_of::<f32>()) as u64
+    }
+}
+
+fn is_cpu(device: &Device) -> bool {
+    device.device_string().starts_with("cpu")
 }
 
 impl<M: Module + Layer + Clone, R: UpdateRule> Trainer<M, R> {
     /// Adds a micro-batch to the pending step, and makes the step after the last one. `mass` returns the weight of a range of rows of the
-    /// batch. On error the run is as it was before the step.
+    /// batch. `stops` is true if this process was asked to stop. Returns `None` if one of several processes was asked before the step, which
+    /// is then not made. In that case and on error the run is as it was before the step.
     pub(crate) fn sharded_step(
         &mut self,
         (training, sharding): (&TrainConfig, &Sharding),
@@ -93,10 +109,12 @@ impl<M: Module + Layer + Clone, R: UpdateRule> Trainer<M, R> {
         batch: &Batch,
         micro_batch: MicroBatch,
         mass: impl Fn(Range<usize>) -> f64,
-    ) -> Result<BatchLoss> {
+        stops: bool,
+    ) -> Result<Option<BatchLoss>> {
         let start = PendingStep {
             shards: Vec::new(),
             micro_batches: Vec::new(),
+            stops,
             rng: self.rng.clone(),
             batches: self.state.step,
         };
@@ -109,10 +127,14 @@ impl<M: Module + Layer + Clone, R: UpdateRule> Trainer<M, R> {
                     true => self.apply_shards(sharding, step),
                     false => {
                         *pending = Some(step);
-                        Ok(BatchLoss { loss, weighted: 0.0 })
+                        Ok(Some(BatchLoss { loss, weighted: 0.0 }))
                     }
                 }
             });
+        if let Ok(None) = done {
+            (self.rng, self.state.step) = (rng, batches);
+            return Ok(None);
+        }
         done.map_err(|error| {
             let found = self.locate_nonfinite(training, &self.own_rows(sharding, batch), before);
             (self.rng, self.state.step) = (rng, batches);
@@ -202,33 +224,22 @@ impl<M: Module + Layer + Clone, R: UpdateRule> Trainer<M, R> {
         Ok(ShardValues { losses: detached(losses), gradients: detached(gradients), updates, weight: shard.weight })
     }
 
-    /// Makes the step with the sums over all shards.
-    fn apply_shards(&mut self, sharding: &Sharding, step: PendingStep) -> Result<BatchLoss> {
-        let PendingStep { mut shards, micro_batches, .. } = step;
-        let last = shards.last_mut().expect("every process has a shard");
-        let (gradients, mut updates) = (last.gradients.clone(), last.updates.clone());
-        let total = sharding.total(shards)?;
-        let (losses, mut left) = total.split_at(micro_batches.len());
-        let device = Device::current()?;
-        let mut next = |like: &Tensor| {
-            let shape = like.shape()?.clone();
-            let (own, rest) = left.split_at(shape.numel());
-            left = rest;
-            Ok(Tensor::from_slice_on(&device, own, shape).cast(like.dtype()))
-        };
-        let gradients = gradients.into_iter().map(|like| next(&like)).collect::<Result<Vec<Tensor>>>()?;
-        for update in updates.iter_mut().filter(|update| update.next.dtype().is_float()) {
-            update.next = next(&update.next)?;
+    /// Makes the step with the sums over all shards, unless a process was asked to stop before it.
+    fn apply_shards(&mut self, sharding: &Sharding, step: PendingStep) -> Result<Option<BatchLoss>> {
+        let PendingStep { shards, micro_batches, stops, .. } = step;
+        let StepTotal { gradients, losses, updates, stops, memory } = sharding.total(shards, stops)?;
+        if stops {
+            return Ok(None);
         }
         let losses = || losses.iter().map(|loss| f64::from(*loss)).zip(&micro_batches);
         let whole = losses().map(|(loss, part)| loss * part.weight_fraction).sum::<f64>();
-        let loss = Tensor::from_slice_on(&device, &[whole as f32], [1]);
+        let loss = Tensor::from_slice_on(&Device::current()?, &[whole as f32], [1]);
         let mut rng = self.rng.clone();
         let pass = ForwardContext::train(&mut rng).with_updates(updates);
         self.optimizer.step_with_gradients(&mut self.model, loss, gradients, pass)?;
         let weighted = losses().map(|(loss, part)| loss * part.weight).sum();
         let (loss, _) = losses().next_back().expect("there is at least one micro-batch");
-        sharding.keep(total);
-        Ok(BatchLoss { loss, weighted })
+        sharding.reuse(memory);
+        Ok(Some(BatchLoss { loss, weighted }))
     }
 }

@@ -241,7 +241,7 @@ impl Device {
     }
 
     /// Returns host bytes as a storage that cannot be written, without a copy; `None` if the device cannot use them in place. Only the
-    /// CPU can, if they are aligned to 64 bytes, as those of [`crate::map_file`] are.
+    /// CPU can, if they are aligned to 64 bytes, as those of [`crate::map_file`] and [`crate::AlignedBuffer`] are.
     ///
     /// # Errors
     /// The device is unusable.

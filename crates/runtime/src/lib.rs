@@ -44,7 +44,7 @@ pub use memory::storage::Storage;
 pub use panoply_cpu::map_file;
 pub use panoply_device::command_buffer::{BindingKind, BindingSlot};
 pub use panoply_device::conformance::CaseResult;
-pub use panoply_device::{Backend, DeviceInfo, Driver, HostBytes, HostCall, MemoryInfo};
+pub use panoply_device::{AlignedBuffer, Backend, DeviceInfo, Driver, HostBytes, HostCall, MemoryInfo};
 #[doc(hidden)]
 pub use panoply_driver::library_search;
 #[doc(hidden)]

@@ -73,7 +73,7 @@ pub use ops::sort::{SortOrder, ValuesWithIndices};
 pub use ops::view::TensorIndex;
 pub use ops::window::Window;
 pub use panoply_ir::{DType, Element, Error, ErrorKind, MathMode, Result, Scalar, Shape, bf16, f16};
-pub use panoply_runtime::{Device, HostBytes, Storage, map_file};
+pub use panoply_runtime::{AlignedBuffer, Device, HostBytes, Storage, map_file};
 #[doc(hidden)]
 pub use panoply_runtime::{large_vec, parallel_map, prefer_huge_pages};
 pub use plan_cache::{PlanCacheStats, stats as plan_cache_stats};

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use panoply_device::Wire;
 use panoply_mesh::{RankGroup, ThreadWire};
 use panoply_nn::data::{Dataset, digits};
+use panoply_nn::module::Param;
 use panoply_nn::optim::AdamWRule;
 use panoply_nn::trainer::{Callback, NoCallback, StepReport};
 use panoply_nn::{AdamW, BatchNorm, Dropout, Lambda, Linear, Module, ProcessGroup, Sequential, TrainConfig, Trainer};
@@ -251,8 +252,8 @@ fn run_resumes_with_the_same_bits_on_another_number_of_ranks() {
     std::fs::remove_dir_all(&folder).unwrap();
 }
 
-/// A rank that is asked to stop between the batches of a step stops all ranks after that step, and every number of ranks continues from
-/// there.
+/// A rank that is asked to stop between the batches of a step or after the last one stops all ranks after that step, and every number of
+/// ranks continues from there.
 #[test]
 fn run_stopped_within_an_accumulated_step_resumes_with_the_same_bits() {
     // Batches of 60 of 450 examples: steps after batches 3, 6 and 8 of an epoch.
@@ -264,10 +265,18 @@ fn run_stopped_within_an_accumulated_step_resumes_with_the_same_bits() {
     let with_file = TrainConfig { checkpoint_path: Some(file.clone()), ..training.clone() };
     let stop = |rank, epoch, batch| StopAt { rank, epoch, batch };
     // The rank that is asked, after which batch of which epoch, and the batches and steps that are done then. Batch 7 is within the last
-    // step of an epoch, which has two batches.
-    for (ranks, stop, batches, steps) in
-        [(1, stop(0, 1, 1), 3, 1), (2, stop(1, 2, 4), 6, 5), (3, stop(2, 2, 5), 6, 5), (4, stop(0, 3, 7), 8, 9)]
-    {
+    // step of an epoch, which has two batches. After batches 3 and 6 ranks have computed the next step before they learn that one stops;
+    // after batch 8 none follows in the epoch.
+    for (ranks, stop, batches, steps) in [
+        (1, stop(0, 1, 1), 3, 1),
+        (1, stop(0, 2, 6), 6, 5),
+        (2, stop(1, 2, 4), 6, 5),
+        (2, stop(0, 1, 3), 3, 1),
+        (2, stop(1, 2, 8), 8, 6),
+        (3, stop(2, 2, 5), 6, 5),
+        (4, stop(3, 3, 6), 6, 8),
+        (4, stop(0, 3, 7), 8, 9),
+    ] {
         for run in on_ranks_until(ranks, &with_file, None, Some(stop)).0 {
             let done = (run.state.history.len() + 1, run.state.step, run.optimizer.steps);
             assert_eq!(done, (stop.epoch, batches, steps), "{ranks} ranks");
@@ -289,9 +298,14 @@ fn run_stopped_within_an_accumulated_step_resumes_with_the_same_bits() {
 
 #[test]
 fn gradients_are_exchanged_once_for_each_step() {
+    // Each gradient begins at a multiple of 64 bytes, which are 16 values; running statistics follow without gaps.
     let numbers = |run: &Run| -> u64 {
         let params = run.model.named_parameters();
-        params.iter().map(|(_, param)| param.tensor().shape().unwrap().numel() as u64).sum()
+        let numel = |param: &Param| param.tensor().shape().unwrap().numel() as u64;
+        let (trained, statistics): (Vec<&Param>, Vec<&Param>) =
+            params.iter().map(|(_, param)| param).partition(|param| param.requires_grad());
+        let gradients = trained.into_iter().fold(0, |end: u64, param| end.next_multiple_of(16) + numel(param));
+        gradients + statistics.into_iter().map(numel).sum::<u64>()
     };
     for (ranks, accumulate, shards) in
         [(2, 1, None), (2, 1, Some(4)), (2, 4, Some(4)), (2, 4, None), (4, 4, Some(4)), (4, 2, Some(8))]
@@ -302,14 +316,14 @@ fn gradients_are_exchanged_once_for_each_step() {
         let others = ranks as u64 - 1;
         let (epochs, batches, steps) = (2, 16, 16u64.div_ceil(accumulate as u64));
         assert_eq!(runs[0].optimizer.steps, steps);
-        // Up and down the tree: gradients and running statistics, and the loss of each micro-batch.
-        let gradients = 2 * others * 4 * (steps * numbers(&runs[0]) + batches);
+        // Up and down the tree: gradients and running statistics, whether a rank stops, and the loss of each micro-batch.
+        let gradients = 2 * others * 4 * (steps * (numbers(&runs[0]) + 1) + batches);
         // The size of messages once, and five figures of each evaluation.
         let agreed = others * 8 * (1 + epochs * 5);
         let sent = counters.bytes.load(Ordering::Relaxed);
         assert_eq!(sent, gradients + agreed, "{ranks} ranks, {accumulate} batches a step, {shards:?} shards");
         assert_eq!(counters.messages.load(Ordering::Relaxed), 2 * others * steps + others * (1 + epochs));
-        // Ranks agree to go on after each step and each epoch.
-        assert_eq!(counters.sums.load(Ordering::Relaxed), ranks as u64 * (steps + epochs));
+        // Ranks agree to go on with the gradients; after the last step of an epoch and after each epoch, in a sum of its own.
+        assert_eq!(counters.sums.load(Ordering::Relaxed), ranks as u64 * 2 * epochs);
     }
 }

@@ -8,7 +8,9 @@ use std::sync::Arc;
 use panoply_ir::DType;
 use panoply_ir::random::Random;
 use panoply_runtime::env::PoolSetting;
-use panoply_runtime::{Buffer, Command, Device, DeviceOptions, Grid, HostBytes, Launch, LaunchArg, Storage, map_file};
+use panoply_runtime::{
+    AlignedBuffer, Buffer, Command, Device, DeviceOptions, Grid, HostBytes, Launch, LaunchArg, Storage, map_file,
+};
 use test_device::{Options, build_mix, test_device};
 
 const MIB: u64 = 1 << 20;
@@ -398,6 +400,18 @@ fn mapped_files_are_read_in_place_and_never_written() {
     drop((whole, part));
     assert_eq!(device.memory_stats().in_place, 0);
     std::fs::remove_file(&path).unwrap();
+    // An aligned buffer of any length can be used in place, and its memory comes back.
+    let mut buffer = AlignedBuffer::default();
+    for len in [3, 1000, 17] {
+        buffer.resize(len);
+        buffer.copy_from_slice(&numbers[..len]);
+        let (address, shared) = (buffer.as_ptr(), Arc::new(HostBytes::from(buffer)));
+        let whole = device.adopt(&shared).unwrap().unwrap();
+        assert_eq!(whole.read().unwrap(), &bytes[..4 * len]);
+        drop(whole);
+        buffer = Arc::into_inner(shared).unwrap().into_aligned_buffer().unwrap();
+        assert_eq!((buffer.as_ptr(), &buffer[..]), (address, &numbers[..len]));
+    }
     // Only the device that can use host memory adopts it, and only aligned memory.
     assert!(test_device(Options::default()).0.adopt(&map).unwrap().is_none());
     assert!(device.adopt(&Arc::new(HostBytes::from(Vec::new()))).unwrap().is_none());
