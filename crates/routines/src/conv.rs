@@ -22,7 +22,7 @@ use panoply_ir::routine::{Conv, ConvAxis, Gemm, Layout};
 use super::element_format::{Bf16, F16, Format, Plain};
 #[cfg(target_arch = "x86_64")]
 use super::element_format::{Bf16Pairs, has_bf16_dot};
-use super::tile::{self, Taps, Tile, most_rows, row_blocks, vector_parts};
+use super::tile::{self, Taps, Tile, most_rows, most_vectors, row_blocks, vector_parts};
 use super::{PARALLEL_FLOPS, Shared, gemm, in_numbers};
 
 /// Size in bytes of a thread's planes: a part of the L2 cache.
@@ -140,7 +140,8 @@ unsafe fn sums<F: Format>(pool: &Pool, isa: Isa, conv: &Conv, buffers: &[*mut u8
     let lanes = sizes.channels.div_ceil(F::DEPTH);
     let passes = if to_input { ConvSweep::input(conv) } else { ConvSweep::output(conv) };
     let items = sizes.batch * sizes.groups;
-    let wanted = if pool.threads() == 1 || sizes.work < PARALLEL_FLOPS { 1 } else { (2 * pool.threads()).div_ceil(items) };
+    let wanted =
+        if pool.threads() == 1 || sizes.work < PARALLEL_FLOPS { 1 } else { (2 * pool.threads()).div_ceil(items) };
     // Each band reads all filters, and each part of the results the whole source: the larger one is divided.
     let are_filters_larger = sizes.results.saturating_mul(sizes.filter) > sizes.source;
     let bands = if are_filters_larger && sizes.results >= 8 * wanted { 1 } else { wanted };
@@ -388,7 +389,7 @@ impl<F: Format> Task for &BlockTiles<'_, F> {
     #[inline(always)]
     unsafe fn run<M: Simd>(self) {
         let width = <F::Vector<M> as Vector>::LANES;
-        for (vector, vectors) in vector_parts(self.positions / width) {
+        for (vector, vectors) in vector_parts(self.positions / width, most_vectors::<F::Vector<M>>()) {
             for (start, rows) in row_blocks(self.results, most_rows::<F::Vector<M>>()) {
                 let first = if self.is_packed { self.first * rows } else { self.first };
                 let (row_weights, step) = if self.is_packed { (1, rows) } else { (self.result_weights, 1) };

@@ -5,12 +5,18 @@
 use panoply_host::isa::Simd;
 use panoply_host::simd::{Real, Task, Vector};
 
-/// Maximum width of a tile in vectors.
+/// Maximum width of a tile in vectors on any machine.
 pub const MAX_VECTORS: usize = 3;
 
 /// Returns the maximum number of rows of a tile on a machine.
 pub const fn most_rows<V: Vector>() -> usize {
-    if V::HAS_32_REGISTERS { 8 } else { 4 }
+    if V::HAS_32_REGISTERS { 8 } else { 6 }
+}
+
+/// Returns the maximum width of a tile in vectors on a machine. Of 16 registers, 12 hold the sums of 6 rows; LLVM keeps two elements of the
+/// rows in registers at once, so that 4 rows of 3 vectors do not fit: on Zen 3 they were computed at half of the rate.
+pub const fn most_vectors<V: Vector>() -> usize {
+    if V::HAS_32_REGISTERS { MAX_VECTORS } else { 2 }
 }
 
 /// A tile whose extents are known at compile time.
@@ -22,7 +28,7 @@ pub trait Tile {
     unsafe fn run<M: Simd, const R: usize, const C: usize>(&self);
 }
 
-/// Runs a tile with these extents: 8, 4, 2 or 1 rows and up to [`MAX_VECTORS`] vectors.
+/// Runs a tile with these extents: those of [`row_blocks`] and [`vector_parts`].
 ///
 /// # Safety
 /// As [`Tile::run`].
@@ -34,13 +40,15 @@ pub unsafe fn with_extents<M: Simd, V: Vector, T: Tile>(rows: usize, vectors: us
             (8, 3) if V::HAS_32_REGISTERS => tile.run::<M, 8, 3>(),
             (8, 2) if V::HAS_32_REGISTERS => tile.run::<M, 8, 2>(),
             (8, 1) if V::HAS_32_REGISTERS => tile.run::<M, 8, 1>(),
-            (4, 3) => tile.run::<M, 4, 3>(),
+            (6, 2) if !V::HAS_32_REGISTERS => tile.run::<M, 6, 2>(),
+            (6, 1) if !V::HAS_32_REGISTERS => tile.run::<M, 6, 1>(),
+            (4, 3) if V::HAS_32_REGISTERS => tile.run::<M, 4, 3>(),
             (4, 2) => tile.run::<M, 4, 2>(),
             (4, 1) => tile.run::<M, 4, 1>(),
-            (2, 3) => tile.run::<M, 2, 3>(),
+            (2, 3) if V::HAS_32_REGISTERS => tile.run::<M, 2, 3>(),
             (2, 2) => tile.run::<M, 2, 2>(),
             (2, 1) => tile.run::<M, 2, 1>(),
-            (1, 3) => tile.run::<M, 1, 3>(),
+            (1, 3) if V::HAS_32_REGISTERS => tile.run::<M, 1, 3>(),
             (1, 2) => tile.run::<M, 1, 2>(),
             (1, 1) => tile.run::<M, 1, 1>(),
             _ => unreachable!("no tile of {rows} rows and {vectors} vectors"),
@@ -48,7 +56,7 @@ pub unsafe fn with_extents<M: Simd, V: Vector, T: Tile>(rows: usize, vectors: us
     }
 }
 
-/// Runs a tile of 8, 4, 2 or 1 rows that is one vector wide.
+/// Runs a tile with a number of rows of [`row_blocks`] that is one vector wide.
 ///
 /// # Safety
 /// As [`Tile::run`].
@@ -58,6 +66,7 @@ pub unsafe fn with_rows<M: Simd, V: Vector, T: Tile>(rows: usize, tile: &T) {
     unsafe {
         match rows {
             8 if V::HAS_32_REGISTERS => tile.run::<M, 8, 1>(),
+            6 if !V::HAS_32_REGISTERS => tile.run::<M, 6, 1>(),
             4 => tile.run::<M, 4, 1>(),
             2 => tile.run::<M, 2, 1>(),
             1 => tile.run::<M, 1, 1>(),
@@ -79,24 +88,25 @@ pub fn each_row<T: Copy, const R: usize>(f: impl Fn(usize) -> T) -> [T; R] {
     rows
 }
 
-/// Divides rows into blocks that have a tile; yields the first row and the number of rows of each.
+/// Divides rows into blocks that have a tile of at most [`most_rows`]; yields the first row and the number of rows of each.
 #[inline(always)]
 pub fn row_blocks(count: usize, most: usize) -> impl Iterator<Item = (usize, usize)> + Clone {
     let mut at = 0;
     std::iter::from_fn(move || {
         let left = count - at;
         (left > 0).then(|| {
-            let rows = [8, 4, 2].into_iter().find(|rows| *rows <= most && *rows <= left).unwrap_or(1);
+            let rows = [most, 4, 2].into_iter().find(|rows| *rows <= left).unwrap_or(1);
             at += rows;
             (at - rows, rows)
         })
     })
 }
 
-/// Divides vectors into parts that have a tile, as even as possible; yields the first vector and the number of vectors of each.
+/// Divides vectors into parts that have a tile of at most [`most_vectors`], as even as possible; yields the first vector and the number of
+/// vectors of each.
 #[inline(always)]
-pub fn vector_parts(count: usize) -> impl Iterator<Item = (usize, usize)> {
-    let (mut at, mut parts) = (0, count.div_ceil(MAX_VECTORS));
+pub fn vector_parts(count: usize, most: usize) -> impl Iterator<Item = (usize, usize)> {
+    let (mut at, mut parts) = (0, count.div_ceil(most));
     std::iter::from_fn(move || {
         (parts > 0).then(|| {
             let width = (count - at).div_ceil(parts);
@@ -274,7 +284,7 @@ impl<T: Real> Task for &ProductTiles<T> {
     unsafe fn run<M: Simd>(self) {
         let ProductTiles { product, height, columns } = *self;
         let lanes = <T::Vector<M> as Vector>::LANES;
-        for (vector, width) in vector_parts(columns.div_ceil(lanes)) {
+        for (vector, width) in vector_parts(columns.div_ceil(lanes), most_vectors::<T::Vector<M>>()) {
             for (row, rows) in row_blocks(height, most_rows::<T::Vector<M>>()) {
                 let part = Product {
                     left: product.left.wrapping_add(row * product.left_row),

@@ -41,6 +41,7 @@ struct Measured {
     first: f64,
     /// Median of a run.
     median: f64,
+    folded_batch_norms: usize,
 }
 
 /// Prints the median time of a run.
@@ -52,12 +53,12 @@ pub fn run(arguments: &BenchOnnxCommand) -> Result<ExitCode> {
     threads.apply()?;
     let choice = profiled.options.device.select()?;
     let device = choice.device();
-    let Measured { load, first, median } = device.scope(|| measure(arguments, device))?;
+    let Measured { load, first, median, folded_batch_norms } = device.scope(|| measure(arguments, device))?;
     let threads = (device.info().kind == Backend::Cpu).then(|| device.info().compute_units);
     if profiled.options.jsonl {
         output::print_json_line(&choice.document(json!({
             "model": model.to_string_lossy(), "threads": threads,
-            "load_seconds": load, "first_run_seconds": first, "seconds": median,
+            "load_seconds": load, "first_run_seconds": first, "seconds": median, "folded_batch_norms": folded_batch_norms,
         })));
     } else {
         let threads = threads.map_or_else(String::new, |threads| format!(", {threads} threads"));
@@ -65,6 +66,9 @@ pub fn run(arguments: &BenchOnnxCommand) -> Result<ExitCode> {
         println!("load        {}", duration(load));
         println!("first run   {}, with compilation", duration(first));
         println!("run         {}", duration(median));
+        if folded_batch_norms > 0 {
+            println!("folded      {folded_batch_norms} batch norms into convolutions");
+        }
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -102,7 +106,7 @@ fn measure(arguments: &BenchOnnxCommand, device: &Device) -> Result<Measured> {
         once(&compiled, &inputs)?;
         Ok(start.elapsed().as_secs_f64())
     })?;
-    Ok(Measured { load, first, median })
+    Ok(Measured { load, first, median, folded_batch_norms: compiled.folded_batch_norms() })
 }
 
 /// Runs the network on inputs in host memory, and reads the outputs back.

@@ -3,6 +3,7 @@
 mod half;
 mod host_info;
 mod huge_pages;
+mod lane_sums;
 mod pool;
 mod scratch;
 mod ulp;

@@ -49,7 +49,8 @@ impl Imported {
         let is_used_once = |name: &str| uses.get(name) == Some(&1);
         let produced: BTreeMap<&str, usize> =
             nodes.iter().enumerate().filter_map(|(at, node)| Some((node.outputs.first()?.as_str(), at))).collect();
-        let dtype = |name: &str| self.params.iter().find(|(own, _)| own == name).map(|(_, param)| param.tensor().dtype());
+        let dtype =
+            |name: &str| self.params.iter().find(|(own, _)| own == name).map(|(_, param)| param.tensor().dtype());
         let mut folds = Vec::new();
         for (at, node) in nodes.iter().enumerate() {
             let Some(epsilon) = epsilon(node) else { continue };

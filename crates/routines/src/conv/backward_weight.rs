@@ -15,7 +15,7 @@ use panoply_ir::routine::Conv;
 use super::grid::ConvSweep;
 use super::{BLOCK_TAPS, PLANE_BYTES, Sizes, even};
 use crate::element_format::Format;
-use crate::tile::{self, Tile, most_rows, row_blocks, vector_parts};
+use crate::tile::{self, Tile, most_rows, most_vectors, row_blocks, vector_parts};
 use crate::{PARTS, Shared, in_numbers};
 
 /// Computes the gradient of the filters from the gradient of the output and the input.
@@ -317,7 +317,7 @@ impl<F: Format> Task for &BandTiles<'_, F> {
     unsafe fn run<M: Simd>(self) {
         let BandTiles { pass, runs, planes, fresh, .. } = *self;
         let lanes = <F::Vector<M> as Vector>::LANES;
-        for (vector, vectors) in vector_parts(self.width / lanes) {
+        for (vector, vectors) in vector_parts(self.width / lanes, most_vectors::<F::Vector<M>>()) {
             for (start, rows) in row_blocks(self.rows, most_rows::<F::Vector<M>>()) {
                 let product = Product::<F> {
                     pass,

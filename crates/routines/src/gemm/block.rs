@@ -13,7 +13,7 @@ use panoply_host::isa::Simd;
 use panoply_host::pool::Pool;
 use panoply_host::simd::{Task, Vector};
 
-use super::super::tile::{self, MAX_VECTORS, Tile, most_rows, row_blocks, vector_parts};
+use super::super::tile::{self, MAX_VECTORS, Tile, most_rows, most_vectors, row_blocks, vector_parts};
 use super::dot_kernel;
 use super::pack::{self, Matrix};
 use crate::RunChunk;
@@ -21,18 +21,20 @@ use crate::element_format::Format;
 
 /// Lanes along `k` of a block.
 const BLOCK_DEPTH: usize = 512;
-/// Vectors of a band: with a block's depth, half of the L2 cache.
-const BAND_VECTORS: usize = 5 * MAX_VECTORS;
+/// Tiles side by side in a band: with a block's depth at most half of the L2 cache.
+const BAND_TILES: usize = 5;
 /// Rows of a band, which bounds the sums in scratch memory.
 const BAND_ROWS: usize = 512;
 /// Number of rows up to which packing the right operand costs more than reading it in place.
 const FEW_ROWS: usize = 64;
+/// Lanes along `k` of the right operand that are packed together if its rows are contiguous.
+const PACKED_ROWS: usize = 8;
 /// Rows of the left operand that are packed together: whole cache lines if its columns are contiguous.
 const GROUP_ROWS: usize = 64;
-/// Lanes along `k` of a block, and vectors of a band, for a product with few rows: the rows of its right operand are
+/// Lanes along `k` of a block, and tiles of a band, for a product with few rows: the rows of its right operand are
 /// best read to their end.
 const THIN_DEPTH: usize = 32;
-const THIN_VECTORS: usize = 20 * MAX_VECTORS;
+const THIN_TILES: usize = 20;
 
 /// A part of a product: `m × k` times `k × n`.
 pub struct GemmBlock<'a, F: Format> {
@@ -103,7 +105,8 @@ impl<F: Format> GemmBlock<'_, F> {
         let lanes = F::Vector::<M>::LANES;
         let vectors = self.n.div_ceil(lanes);
         let thin = self.few && self.b.column == 1;
-        let (most, block) = if thin { (THIN_VECTORS, THIN_DEPTH) } else { (BAND_VECTORS, BLOCK_DEPTH) };
+        let (tiles, block) = if thin { (THIN_TILES, THIN_DEPTH) } else { (BAND_TILES, BLOCK_DEPTH) };
+        let most = tiles * most_vectors::<F::Vector<M>>();
         let height = self.m.min(BAND_ROWS);
         let depth = block.min(self.k.div_ceil(F::DEPTH)).max(1);
         // The epilogue benefits from long rows, for which there is room if `k` is small.
@@ -175,12 +178,16 @@ impl<F: Format> Band<'_, '_, F> {
         let step = self.block * F::DEPTH;
         for first in (0..self.depth.max(1)).step_by(step) {
             let depth = step.min(self.depth - first);
-            let lanes = F::Vector::<M>::LANES;
-            for part in self.right(first, depth).parts(lanes).filter(|part| !part.lies) {
-                let (from, columns) = (self.b.from(first, part.column), part.width.min(self.columns - part.column));
-                let to = Matrix { start: part.start.cast_mut(), row: part.row, column: 1 };
-                // SAFETY: the caller's promise.
-                unsafe { pack::columns::<M, F>(from, depth, columns, to, part.width) };
+            // Rows that are contiguous are read whole, a few at a time: their parts alone are shorter than what is prefetched.
+            let rows = if self.b.column == 1 { PACKED_ROWS * F::DEPTH } else { depth.max(1) };
+            for at in (0..depth).step_by(rows) {
+                for part in self.right(first, depth).parts::<F::Vector<M>>().filter(|part| !part.lies) {
+                    let from = self.b.from(first + at, part.column);
+                    let to = Matrix { start: part.start.cast_mut(), row: part.row, column: 1 }.from(at / F::DEPTH, 0);
+                    let columns = part.width.min(self.columns - part.column);
+                    // SAFETY: the caller's promise.
+                    unsafe { pack::columns::<M, F>(from, rows.min(depth - at), columns, to, part.width) };
+                }
             }
             for row in (0..self.rows).step_by(GROUP_ROWS) {
                 let block = Block { first, depth, row, rows: GROUP_ROWS.min(self.rows - row) };
@@ -328,8 +335,9 @@ struct RightBlock<T> {
 impl<T> RightBlock<T> {
     /// Returns the columns in parts with the width of a tile.
     #[inline(always)]
-    fn parts(self, lanes: usize) -> impl Iterator<Item = Columns<T>> {
-        vector_parts(self.columns.div_ceil(lanes)).map(move |(vector, width)| {
+    fn parts<V: Vector>(self) -> impl Iterator<Item = Columns<T>> {
+        let lanes = V::LANES;
+        vector_parts(self.columns.div_ceil(lanes), most_vectors::<V>()).map(move |(vector, width)| {
             let (column, width) = (vector * lanes, width * lanes);
             match self.in_place.filter(|_| column + width <= self.columns) {
                 Some((start, row)) => Columns { column, width, lies: true, start: start.wrapping_add(column), row },
@@ -369,7 +377,7 @@ impl<F: Format> Task for &PanelTiles<F> {
     #[inline(always)]
     unsafe fn run<M: Simd>(self) {
         let lanes = F::Vector::<M>::LANES;
-        for part in self.right.parts(lanes) {
+        for part in self.right.parts::<F::Vector<M>>() {
             let factors = Factors::<F> {
                 left: self.left,
                 left_row: self.left_row,

@@ -83,8 +83,14 @@ pub unsafe fn columns<M: Simd, F: Format>(
                 square::<M, F>(|i| vector::<M, F>(from.from(0, i).start, lanes * F::DEPTH), to.from(at, column));
             }
         }
+        // Elements that are lanes are copied by whole vectors.
+        let is_plain = F::step(1).is_some() && F::DEPTH == 1 && from.column == 1;
+        let whole = if is_plain { columns / lanes * lanes } else { 0 };
         for (at, row) in (0..depth).step_by(F::DEPTH).enumerate() {
-            let done = if at < deep { wide } else { 0 };
+            let done = if at < deep { wide } else { whole };
+            for column in (0..if at < deep { 0 } else { whole }).step_by(lanes) {
+                across::<M, F>(from.from(row, column).start, from.row).store(to.from(at, column).start);
+            }
             let next = if row + F::DEPTH > depth { None } else { paired::<F>(from.row) };
             let to = to.from(at, 0).start;
             line::<F>(from.from(row, done).start, from.column, next, columns - done, to.add(done));

@@ -162,13 +162,7 @@ pub fn convolve(o: &Operands<'_>, x: &Tensor, weight: &Tensor) -> Result<Tensor>
     for_axes!(geometry.sizes.len(), conv(&padded, weight, &geometry, &padding, groups))
 }
 
-fn conv<const N: usize>(
-    x: &Tensor,
-    weight: &Tensor,
-    geometry: &Geometry,
-    padding: &[usize],
-    groups: usize,
-) -> Tensor {
+fn conv<const N: usize>(x: &Tensor, weight: &Tensor, geometry: &Geometry, padding: &[usize], groups: usize) -> Tensor {
     let [_, stride, dilation] = geometry.arrays::<N>();
     let padding = std::array::from_fn(|along| padding[along]);
     x.conv(weight, &ConvOptions { stride, padding, dilation, groups })
