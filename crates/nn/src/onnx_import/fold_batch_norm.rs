@@ -1,6 +1,6 @@
 //! Folding of batch norms into the convolutions before them, for inference. [Jacob et al. 2018]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use panoply_tensor::{DType, Error, Result, Tensor};
 
@@ -80,6 +80,18 @@ impl Imported {
         folds
     }
 
+    /// Returns a name that begins like this and that nothing in the network has.
+    fn new_name(&self, mut name: String) -> String {
+        let mut known = BTreeSet::new();
+        each_name(&self.graph, &mut |name| {
+            known.insert(name);
+        });
+        while known.contains(&name[..]) {
+            name.push('_');
+        }
+        name
+    }
+
     fn fold(&mut self, fold: &Fold) -> Result<()> {
         let value = |name: &str| {
             let found = self.params.iter().find(|(own, _)| own == name).map(|(_, param)| param.tensor().clone());
@@ -98,9 +110,7 @@ impl Imported {
         folded.iter().try_for_each(Tensor::check)?;
         let [filters, bias] = folded.map(Param::state);
         let node = self.graph.nodes[fold.nodes[1]].outputs.split_off(0).swap_remove(0);
-        // Names of parameters that the file does not have.
-        let bias_name = format!("{node}/bias");
-        let filters_name = format!("{node}/filters");
+        let [filters_name, bias_name] = ["filters", "bias"].map(|part| self.new_name(format!("{node}/{part}")));
         let conv = &mut self.graph.nodes[fold.nodes[0]];
         conv.inputs = vec![conv.inputs[0].clone(), filters_name.clone(), bias_name.clone()];
         conv.outputs = vec![node];
@@ -112,6 +122,14 @@ impl Imported {
         }
         Ok(())
     }
+}
+
+/// Calls `f` with the name of each operand and result of the nodes of a graph, and of the graphs within their attributes.
+fn each_name<'a>(graph: &'a Graph, f: &mut impl FnMut(&'a str)) {
+    let of_nodes = graph.nodes.iter().flat_map(|node: &Node| node.inputs.iter().chain(&node.outputs));
+    of_nodes.chain(&graph.inputs).chain(graph.constants.keys()).for_each(|name| f(name));
+    let attributes = graph.nodes.iter().flat_map(|node| node.attributes.values());
+    attributes.filter_map(|attribute| attribute.graph.as_ref()).for_each(|inner| each_name(inner, f));
 }
 
 /// Counts how often each value is used by the nodes of a graph, by those of the graphs within their attributes, and as an output.
