@@ -175,7 +175,7 @@ mod tests {
             let arguments: Vec<OsString> = arguments.iter().map(OsString::from).collect();
             explained(command.clone().try_get_matches_from(&arguments).unwrap_err(), &command, &arguments).to_string()
         };
-        let error = shown(&["x", "mesh", "rn"]);
+        let error = shown(&["x", "mesh", "ran"]);
         assert!(error.contains("a similar subcommand exists: 'run'\n"), "{error}");
         let error = shown(&["x", "mesh", "rnk"]);
         assert!(error.starts_with("error: unrecognized subcommand 'rnk'\n") && !error.contains("rank"), "{error}");

@@ -50,7 +50,7 @@ impl Folder {
     ///
     /// If a file is missing, cannot be read or is not valid.
     pub fn open(path: &Path) -> Result<Folder> {
-        if !path.join(CONFIG).exists() {
+        if path.is_dir() && !path.join(CONFIG).exists() {
             return Err(without_model(path));
         }
         let config = json_object(&path.join(CONFIG))?;

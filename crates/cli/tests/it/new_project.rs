@@ -78,7 +78,7 @@ fn completions_and_manual_pages_name_every_command() {
         assert!(script.contains("selftest") && script.contains("max-new-tokens"), "{shell}: {script}");
         assert!(!script.contains("probe-drivers") && !script.contains("probe__drivers"), "{shell}: {script}");
     }
-    let output = panoply(&dir, &["mesh", "rn"]);
+    let output = panoply(&dir, &["mesh", "ran"]);
     assert_eq!(output.status.code(), Some(2));
     let stderr = text(&output.stderr);
     assert!(stderr.contains("a similar subcommand exists: 'run'") && !stderr.contains("rank"), "{stderr}");

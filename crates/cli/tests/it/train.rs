@@ -337,7 +337,7 @@ fn tables_are_trained_and_predicted() {
             .contains("no column `kin`; the columns are kind, width, height, in cm")
     );
     let refusal = dir.refused(&["train", "flowers.csv", "--label", "9"]);
-    assert!(refusal.contains("no column `9`; columns 1 to 3 are kind, width, height, in cm"), "{refusal}");
+    assert!(refusal.contains("no column `9`; columns 1 to 3 are width, kind, height, in cm"), "{refusal}");
     dir.write("flowers.csv", table(120).replace("20.00", "20,00"));
     assert!(
         dir.refused(&["train", "flowers.csv", "--label", "kind"]).contains("4 cells, expected 3 as in the first row")
