@@ -149,7 +149,7 @@ unsafe fn sums<F: Format>(pool: &Pool, isa: Isa, conv: &Conv, buffers: &[*mut u8
         let block = even(lanes, BLOCK_TAPS / pass.taps.len().max(1));
         pass.divide(PLANE_BYTES / size_of::<F::Sum>() / block, bands);
         let parts = wanted.div_ceil(pass.bands());
-        // A part of the results of a group, in whole tiles.
+        // A part of the results of a group, in whole tiles of a machine with 32 registers.
         let slice = sizes.results.div_ceil(parts).next_multiple_of(8).min(sizes.results);
         let job = Job { sizes: &sizes, pass: &pass, lanes, block, slice, pool, isa };
         // Filters whose elements are summed in memory order are read in place.

@@ -301,7 +301,7 @@ unsafe fn copy_row<T: Copy, L: Copy + Default, const D: usize>(
             let from = rows.map(|row| row.add((origin + (before * step) as isize) as usize));
             let to = to.add(before);
             let copy = |at: usize, place: usize| *to.add(at) = lane(from.map(|from| *from.add(place)));
-            // Steps that are known become vector instructions.
+            // Constant steps, which a compiler can vectorize.
             match step {
                 1 => (0..end - before).for_each(|at| copy(at, at)),
                 2 => (0..end - before).for_each(|at| copy(at, at * 2)),

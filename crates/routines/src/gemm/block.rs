@@ -178,7 +178,7 @@ impl<F: Format> Band<'_, '_, F> {
         let step = self.block * F::DEPTH;
         for first in (0..self.depth.max(1)).step_by(step) {
             let depth = step.min(self.depth - first);
-            // Rows that are contiguous are read whole, a few at a time: their parts alone are shorter than what is prefetched.
+            // Rows that are contiguous are read whole, a few at a time: the part of a row is one to three cache lines.
             let rows = if self.b.column == 1 { PACKED_ROWS * F::DEPTH } else { depth.max(1) };
             for at in (0..depth).step_by(rows) {
                 for part in self.right(first, depth).parts::<F::Vector<M>>().filter(|part| !part.lies) {

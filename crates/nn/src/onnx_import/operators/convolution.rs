@@ -148,7 +148,7 @@ fn spatial(x: &Tensor) -> Result<Vec<usize>> {
     dims.get(2..).map(<[usize]>::to_vec).ok_or_else(|| Error::corrupt(format!("{dims:?} has no spatial axes")))
 }
 
-/// Convolves; padding is zero. Padding that is equal at both ends of an axis is left to the convolution, which reads the input in place.
+/// Convolves; padding is zero. Padding that is equal at both ends of an axis is left to the convolution, so that the input is not copied for it.
 pub fn convolve(o: &Operands<'_>, x: &Tensor, weight: &Tensor) -> Result<Tensor> {
     let mut geometry = Geometry::new(o, &spatial(weight)?, &spatial(x)?)?;
     let mut padding = Vec::with_capacity(geometry.pads.len());
