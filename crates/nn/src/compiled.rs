@@ -312,15 +312,13 @@ fn fold_layers(
             (LayerSpec::BatchNorm { epsilon }, Some((before, into))) if can_absorb_scale(before, flat) => {
                 let [scale, shift, mean, variance] =
                     ["weight", "bias", "running_mean", "running_var"].map(|name| get(&own, name));
-                // [Jacob et al. 2018]
-                let factor = scale? / (variance? + *epsilon).sqrt();
-                let term = shift? - mean? * &factor;
-                scale_outputs(before, into, &factor, &term)?;
+                let [factor, term] = affine_of_batch_norm([&scale?, &shift?, &mean?, &variance?], *epsilon);
+                scale_layer(before, into, &factor, &term)?;
             }
             (LayerSpec::InverseStandardize {}, Some((before, into)))
                 if optimize == OptLevel::Aggressive && can_absorb_scale(before, flat) =>
             {
-                scale_outputs(before, into, &get(&own, "std")?, &get(&own, "mean")?)?;
+                scale_layer(before, into, &get(&own, "std")?, &get(&own, "mean")?)?;
             }
             (LayerSpec::Linear { .. }, Some((LayerSpec::Standardize {}, before)))
                 if optimize == OptLevel::Aggressive && flat =>
@@ -370,12 +368,35 @@ fn can_absorb_scale(layer: &LayerSpec, flat: bool) -> bool {
     }
 }
 
-/// Folds a scale and shift of the outputs into a layer: w · factor and b · factor + term.
-fn scale_outputs(layer: &mut LayerSpec, params: &mut Params, factor: &Tensor, term: &Tensor) -> Result<()> {
-    let weight = get(params, "weight")?;
+/// Returns the factor and the term, each one number a channel, that a batch norm in evaluation mode multiplies by and adds. `statistics` are
+/// its scale, bias, mean and variance. [Jacob et al. 2018]
+pub(crate) fn affine_of_batch_norm(statistics: [&Tensor; 4], epsilon: f64) -> [Tensor; 2] {
+    let [scale, shift, mean, variance] = statistics;
+    let factor = scale / (variance + epsilon).sqrt();
+    let term = shift - mean * &factor;
+    [factor, term]
+}
+
+/// Folds a factor and a term of each output into filters or a matrix, whose first axis are the outputs, and a bias: returns
+/// w · factor and b · factor + term.
+///
+/// # Errors
+/// If the shape of the weight is not known because of a mistake.
+pub(crate) fn scale_outputs(
+    weight: &Tensor,
+    bias: Option<&Tensor>,
+    factor: &Tensor,
+    term: &Tensor,
+) -> Result<[Tensor; 2]> {
     let column = (1..weight.shape()?.ndim()).fold(factor.clone(), |column, _| column.unsqueeze(-1));
-    let bias = get(params, "bias").map_or_else(|_| term.clone(), |bias| bias * factor + term);
-    *params = named(weight * column, bias);
+    Ok([weight * column, bias.map_or_else(|| term.clone(), |bias| bias * factor + term)])
+}
+
+/// Folds a factor and a term of each output into a layer.
+fn scale_layer(layer: &mut LayerSpec, params: &mut Params, factor: &Tensor, term: &Tensor) -> Result<()> {
+    let bias = get(params, "bias").ok();
+    let [weight, bias] = scale_outputs(&get(params, "weight")?, bias.as_ref(), factor, term)?;
+    *params = named(weight, bias);
     *layer = with_bias(layer);
     Ok(())
 }

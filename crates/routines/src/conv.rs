@@ -12,6 +12,8 @@
 mod backward_weight;
 mod grid;
 
+use std::ops::Range;
+
 use grid::ConvSweep;
 use panoply_host::isa::{Isa, Simd};
 use panoply_host::pool::Pool;
@@ -27,6 +29,10 @@ use super::{PARALLEL_FLOPS, Shared, gemm, in_numbers};
 
 /// Size in bytes of a thread's planes: a part of the L2 cache.
 const PLANE_BYTES: usize = 256 << 10;
+/// Size in bytes of the planes of a group of one channel and one result, which are read only once: a part of the L1 cache.
+const SINGLE_PLANE_BYTES: usize = 16 << 10;
+/// Width in vectors of the tiles of a group of one result.
+const SINGLE_VECTORS: usize = 8;
 /// Number of taps of a block of channels: with 8 filters they take a part of the L1 cache.
 const BLOCK_TAPS: usize = 384;
 
@@ -147,13 +153,14 @@ unsafe fn sums<F: Format>(pool: &Pool, isa: Isa, conv: &Conv, buffers: &[*mut u8
     let bands = if are_filters_larger && sizes.results >= 8 * wanted { 1 } else { wanted };
     for mut pass in passes {
         let block = even(lanes, BLOCK_TAPS / pass.taps.len().max(1));
-        pass.divide(PLANE_BYTES / size_of::<F::Sum>() / block, bands);
+        let bytes = if lanes == 1 && sizes.results == 1 { SINGLE_PLANE_BYTES } else { PLANE_BYTES };
+        pass.divide(bytes / size_of::<F::Sum>() / block, bands);
         let parts = wanted.div_ceil(pass.bands());
         // A part of the results of a group, in whole tiles of a machine with 32 registers.
         let slice = sizes.results.div_ceil(parts).next_multiple_of(8).min(sizes.results);
-        let job = Job { sizes: &sizes, pass: &pass, lanes, block, slice, pool, isa };
         // Filters whose elements are summed in memory order are read in place.
         let is_packed = to_input || !F::IN_PLACE || F::DEPTH > 1;
+        let job = Job { sizes: &sizes, pass: &pass, lanes, block, slice, is_packed, pool, isa };
         let packed_numel = if is_packed { job.weights(sizes.groups * sizes.results) } else { 0 };
         let mut packed = pool.scratch().take::<F::Sum>(packed_numel);
         let packed = Shared(packed.start().cast());
@@ -162,7 +169,7 @@ unsafe fn sums<F: Format>(pool: &Pool, isa: Isa, conv: &Conv, buffers: &[*mut u8
             if is_packed {
                 job.pack::<F>(filters, packed);
             }
-            job.sum::<F>(source, if is_packed { packed } else { filters }, is_packed, result);
+            job.sum::<F>(source, if is_packed { packed } else { filters }, result);
         }
     }
 }
@@ -194,6 +201,8 @@ struct Job<'a> {
     block: usize,
     /// Number of results of a group that one part computes.
     slice: usize,
+    /// True if the filters of a tile's rows are interleaved.
+    is_packed: bool,
     pool: &'a Pool,
     isa: Isa,
 }
@@ -216,22 +225,27 @@ impl Job<'_> {
         });
     }
 
-    unsafe fn sum<F: Format>(&self, source: Shared, weights: Shared, is_packed: bool, result: Shared) {
-        let (bands, slices) = (self.pass.bands(), self.sizes.results.div_ceil(self.slice));
-        in_numbers(self.pool, self.sizes.batch * self.sizes.groups * bands * slices, self.sizes.work, |number| {
-            let (item, band, slice) = (number / (bands * slices), number / slices % bands, number % slices);
-            let part = ConvTileJob::<F> {
+    unsafe fn sum<F: Format>(&self, source: Shared, weights: Shared, result: Shared) {
+        let sizes = self.sizes;
+        let (items, slices) = (sizes.batch * sizes.groups, sizes.results.div_ceil(self.slice));
+        let parts = items * self.pass.bands() * slices;
+        // Small parts are computed several at a time.
+        let together = match sizes.work < PARALLEL_FLOPS {
+            true => parts,
+            false => (PARALLEL_FLOPS / (sizes.work / parts).max(1)).clamp(1, parts.div_ceil(4 * self.pool.threads())),
+        };
+        in_numbers(self.pool, parts.div_ceil(together), sizes.work, |number| {
+            let parts = number * together..parts.min((number + 1) * together);
+            let task = ConvTileJob::<F> {
                 job: self,
-                group: item % self.sizes.groups,
-                band,
-                results: slice * self.slice..self.sizes.results.min((slice + 1) * self.slice),
-                source: source.at(0).cast::<F::Elem>().wrapping_add(item * self.sizes.channels * self.sizes.source),
+                slices,
+                parts,
+                source: source.at(0).cast(),
                 weights: weights.at(0).cast(),
-                is_packed,
-                result: result.at(0).cast::<F::Result>().wrapping_add(item * self.sizes.results * self.sizes.result),
+                result: result.at(0).cast(),
             };
             // SAFETY: the caller's promise; parts write disjoint results.
-            unsafe { F::run(self.isa, part) };
+            unsafe { F::run(self.isa, task) };
         });
     }
 }
@@ -281,89 +295,106 @@ impl<F: Format> Task for Pack<'_, F> {
     }
 }
 
-/// Some results of one group of one batch item, in one band.
+/// Some parts of a convolution. A part is some results of one group of one batch item in one band; consecutive parts differ in the batch item
+/// and the group, then in the results, then in the band.
 struct ConvTileJob<'a, F: Format> {
     job: &'a Job<'a>,
-    group: usize,
-    band: usize,
-    results: std::ops::Range<usize>,
+    /// Number of parts that the results of a group are divided into.
+    slices: usize,
+    parts: Range<usize>,
     source: *const F::Elem,
     /// The filters of all groups.
     weights: *const F::Sum,
-    /// True if the filters of a tile's rows are interleaved.
-    is_packed: bool,
     result: *mut F::Result,
 }
 
 impl<F: Format> Task for ConvTileJob<'_, F> {
     #[inline(always)]
     unsafe fn run<M: Simd>(self) {
-        let Job { sizes, pass, block, pool, .. } = self.job;
+        let Job { sizes, pass, block, slice, pool, .. } = self.job;
         let width = <F::Vector<M> as Vector>::LANES;
-        let positions = pass.positions(self.band).next_multiple_of(width);
+        let positions = |band: usize| pass.positions(band).next_multiple_of(width);
         let (channel, deep) = (pass.channel(), self.job.weights(1));
-        let mut scratch = pool.scratch().take::<F::Sum>(block * channel + self.results.len() * positions);
+        let mut scratch = pool.scratch().take::<F::Sum>(block * channel + slice * positions(0));
         let planes = scratch.start();
         let sums = planes.wrapping_add(block * channel);
-        let weights = self.weights.wrapping_add(self.job.weights(self.group * sizes.results + self.results.start));
-        for first in (0..self.job.lanes).step_by(*block) {
-            let count = (self.job.lanes - first).min(*block);
-            for at in 0..count {
-                // SAFETY: the caller's promise; the scratch memory has room for a block's planes.
-                unsafe { self.pack(first + at, planes.add(at * channel)) };
+        let items = sizes.batch * sizes.groups;
+        let (mut last_band, mut rows, mut runs) = (None, Vec::new(), Vec::new());
+        for part in self.parts.clone() {
+            let (item, slice_number, band) = (part % items, part / items % self.slices, part / items / self.slices);
+            // The planes of all parts of a band have their zeros at the same places.
+            let is_first = last_band.replace(band) != Some(band);
+            if is_first {
+                pass.source_rows(band, &mut rows);
+                runs.clear();
+                runs.extend(pass.runs(band));
             }
-            let tiles = BlockTiles::<F::Packed> {
-                results: self.results.len(),
-                positions,
-                weights,
-                result_weights: deep,
-                is_packed: self.is_packed,
-                first: first * pass.taps.len(),
-                source: planes,
-                sums,
-                taps: Taps { channels: count, channel, offsets: &pass.offsets },
-            };
-            // SAFETY: planes and sums have room for whole vectors; the filters were packed for these tiles.
-            unsafe { M::run(&tiles) };
+            let positions = positions(band);
+            let results = slice_number * slice..sizes.results.min((slice_number + 1) * slice);
+            let source = self.source.wrapping_add(item * sizes.channels * sizes.source);
+            let weights = self.weights.wrapping_add(deep * (item % sizes.groups * sizes.results + results.start));
+            for first in (0..self.job.lanes).step_by(*block) {
+                let count = (self.job.lanes - first).min(*block);
+                for at in 0..count {
+                    let (to, clears) = (planes.wrapping_add(at * channel), is_first && first == 0);
+                    // SAFETY: the caller's promise; the scratch memory has room for a block's planes.
+                    unsafe { self.pack(&rows, source, first + at, to, clears) };
+                }
+                let tiles = BlockTiles::<F::Packed> {
+                    results: results.len(),
+                    positions,
+                    weights,
+                    result_weights: deep,
+                    is_packed: self.job.is_packed,
+                    first: first * pass.taps.len(),
+                    source: planes,
+                    sums,
+                    taps: Taps { channels: count, channel, offsets: &pass.offsets },
+                };
+                // SAFETY: planes and sums have room for whole vectors; the filters were packed for these tiles.
+                unsafe { M::run(&tiles) };
+            }
+            for (number, result) in results.enumerate() {
+                let sums = sums.wrapping_add(number * positions);
+                let to = self.result.wrapping_add((item * sizes.results + result) * sizes.result);
+                // SAFETY: the caller's promise.
+                unsafe { self.write(&runs, sums, to) };
+            }
         }
-        // SAFETY: the caller's promise.
-        unsafe { self.write(sums, positions) };
     }
 }
 
 impl<F: Format> ConvTileJob<'_, F> {
-    /// Packs the channels of a lane into planes.
+    /// Packs the channels of a lane into planes; see [`ConvSweep::pack`].
     #[inline(always)]
-    unsafe fn pack(&self, lane: usize, to: *mut F::Sum) {
+    unsafe fn pack(&self, rows: &[[usize; 3]], source: *const F::Elem, lane: usize, to: *mut F::Sum, clears: bool) {
         let Job { sizes, pass, .. } = self.job;
         let channel = lane * F::DEPTH;
-        let first = self.source.wrapping_add(channel * sizes.source);
+        let first = source.wrapping_add(channel * sizes.source);
         // SAFETY: the caller's promise.
         unsafe {
             match F::DEPTH > 1 && channel + 1 < sizes.channels {
                 true => {
                     let both = [first, first.add(sizes.source)];
-                    pass.pack(self.band, both, to, |[first, second]| F::lane(first, second));
+                    pass.pack(rows, both, to, clears, |[first, second]| F::lane(first, second));
                 }
-                false => pass.pack(self.band, [first], to, |[only]| F::lane(only, F::Elem::default())),
+                false => pass.pack(rows, [first], to, clears, |[only]| F::lane(only, F::Elem::default())),
             }
         }
     }
 
-    /// Writes the sums of positions that are results to the result.
+    /// Writes the sums of one result to their positions, given by [`ConvSweep::runs`].
     #[inline(always)]
-    unsafe fn write(&self, sums: *const F::Sum, positions: usize) {
-        let Job { sizes, pass, .. } = self.job;
-        for (number, result) in self.results.clone().enumerate() {
-            let (from, to) = (sums.wrapping_add(number * positions), self.result.wrapping_add(result * sizes.result));
-            for (at, start, count) in pass.runs(self.band) {
-                // SAFETY: the caller's promise.
-                unsafe {
-                    match pass.step() {
-                        1 => (0..count).for_each(|i| *to.add(start + i) = F::narrow(*from.add(at + i))),
-                        step => (0..count).for_each(|i| *to.add(start + i * step) = F::narrow(*from.add(at + i))),
-                    }
-                }
+    unsafe fn write(&self, runs: &[(usize, usize, usize)], sums: *const F::Sum, to: *mut F::Result) {
+        for (at, start, count) in runs {
+            let (from, to) = (sums.wrapping_add(*at), to.wrapping_add(*start));
+            // SAFETY: the caller's promise.
+            let write = |step: usize| unsafe {
+                grid::in_chunks(*count, |i| F::narrow(*from.add(i)), |i, elem| *to.add(i * step) = elem);
+            };
+            match self.job.pass.step() {
+                1 => write(1),
+                step => write(step),
             }
         }
     }
@@ -389,22 +420,33 @@ impl<F: Format> Task for &BlockTiles<'_, F> {
     #[inline(always)]
     unsafe fn run<M: Simd>(self) {
         let width = <F::Vector<M> as Vector>::LANES;
-        for (vector, vectors) in vector_parts(self.positions / width, most_vectors::<F::Vector<M>>()) {
+        let block = |vector: usize, start: usize, rows: usize| {
+            let first = if self.is_packed { self.first * rows } else { self.first };
+            let (row_weights, step) = if self.is_packed { (1, rows) } else { (self.result_weights, 1) };
+            Block::<F> {
+                weights: self.weights.wrapping_add(start * self.result_weights + first),
+                row_weights,
+                step,
+                source: self.source.wrapping_add(vector * width),
+                sums: self.sums.wrapping_add(start * self.positions + vector * width),
+                row: self.positions,
+                fresh: self.first == 0,
+                taps: self.taps,
+            }
+        };
+        let count = self.positions / width;
+        // The sums of one row in a narrow tile would wait for each other.
+        let in_wide = if self.results == 1 { count / SINGLE_VECTORS * SINGLE_VECTORS } else { 0 };
+        for vector in (0..in_wide).step_by(SINGLE_VECTORS) {
+            // SAFETY: the caller's promise, here and below.
+            unsafe { block(vector, 0, 1).run::<M, 1, SINGLE_VECTORS>() };
+        }
+        for (vector, vectors) in vector_parts(count - in_wide, most_vectors::<F::Vector<M>>()) {
             for (start, rows) in row_blocks(self.results, most_rows::<F::Vector<M>>()) {
-                let first = if self.is_packed { self.first * rows } else { self.first };
-                let (row_weights, step) = if self.is_packed { (1, rows) } else { (self.result_weights, 1) };
-                let block = Block::<F> {
-                    weights: self.weights.wrapping_add(start * self.result_weights + first),
-                    row_weights,
-                    step,
-                    source: self.source.wrapping_add(vector * width),
-                    sums: self.sums.wrapping_add(start * self.positions + vector * width),
-                    row: self.positions,
-                    fresh: self.first == 0,
-                    taps: self.taps,
+                // SAFETY: as above.
+                unsafe {
+                    tile::with_extents::<M, F::Vector<M>, _>(rows, vectors, &block(in_wide + vector, start, rows))
                 };
-                // SAFETY: the caller's promise.
-                unsafe { tile::with_extents::<M, F::Vector<M>, _>(rows, vectors, &block) };
             }
         }
     }

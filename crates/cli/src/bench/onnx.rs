@@ -67,7 +67,8 @@ pub fn run(arguments: &BenchOnnxCommand) -> Result<ExitCode> {
         println!("first run   {}, with compilation", duration(first));
         println!("run         {}", duration(median));
         if folded_batch_norms > 0 {
-            println!("folded      {folded_batch_norms} batch norms into convolutions");
+            let noun = if folded_batch_norms == 1 { "batch norm" } else { "batch norms" };
+            println!("folded      {folded_batch_norms} {noun} into convolutions");
         }
     }
     Ok(ExitCode::SUCCESS)

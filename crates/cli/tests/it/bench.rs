@@ -59,6 +59,14 @@ fn onnx_row_has_times_and_the_output_of_the_network() {
         npy::save(&Tensor::from_slice(&[0.5f32], [1, 1]), &dir.0.join("short.npy")).unwrap();
         let refusal = dir.refused(&["bench", "onnx", "net.onnx", "--input", "short.npy"]);
         assert!(refusal.contains("[1, 1]"), "{refusal}");
+
+        let images = Network::with_input(&[2, 5, 5]).add_layer(LayerSpec::conv(3, &[3, 3]));
+        let model = images.add_layer(LayerSpec::batch_norm()).build(&mut Rng::seed_from_u64(1)).unwrap();
+        onnx::export(&model, &dir.0.join("images.onnx")).unwrap();
+        let arguments = ["bench", "onnx", "images.onnx", "--min-time", "0"];
+        assert_eq!(dir.json(&arguments)["folded_batch_norms"], 1);
+        let shown = text(&dir.run(&arguments).stdout);
+        assert_eq!(shown.lines().last(), Some("folded      1 batch norm into convolutions"));
     });
 }
 

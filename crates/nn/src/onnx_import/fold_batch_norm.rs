@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use panoply_tensor::{DType, Error, Result, Tensor};
+use panoply_tensor::{DType, Result, Tensor};
 
 use super::Imported;
 use super::graph::{Graph, Node};
+use crate::compiled::{affine_of_batch_norm, scale_outputs};
 use crate::module::Param;
 
 /// A batch norm that can be folded.
@@ -21,17 +22,37 @@ struct Fold {
 
 impl Imported {
     /// Returns the network with each batch norm folded into the convolution before it, if nothing else uses the output of the convolution or
-    /// its parameters, and all parameters hold the same type, f32 or f64.
+    /// its parameters, all parameters hold the same type, f32 or f64, and those of the norm have one element for each filter.
     ///
     /// The result can only be run on this device: [`Imported::structure`] still describes the file.
     ///
     /// # Errors
-    /// If shapes of parameters do not fit.
+    /// If a device error occurs.
     pub(crate) fn fold_batch_norms(&self) -> Result<Imported> {
+        let params: BTreeMap<&str, &Tensor> =
+            self.params.iter().map(|(name, param)| (name.as_str(), param.tensor())).collect();
+        let mut names = names(&self.graph);
         let mut network = self.clone();
-        for fold in self.folds() {
-            network.fold(&fold)?;
+        let mut replaced = BTreeSet::new();
+        for Fold { nodes: [conv, norm], conv: [filters, bias], norm: statistics, epsilon } in self.folds(&params)? {
+            let [factor, term] = affine_of_batch_norm(statistics.each_ref().map(|name| params[&name[..]]), epsilon);
+            let own_bias = params.get(&bias[..]).copied();
+            let folded = scale_outputs(params[&filters[..]], own_bias, &factor, &term)?;
+            folded.iter().try_for_each(Tensor::check)?;
+            let result = network.graph.nodes[norm].outputs.split_off(0).swap_remove(0);
+            let new = ["filters", "bias"].map(|part| new_name(&mut names, format!("{result}/{part}")));
+            let conv = &mut network.graph.nodes[conv];
+            conv.inputs.truncate(1);
+            conv.inputs.extend(new.clone());
+            conv.outputs = vec![result];
+            for (name, tensor) in new.into_iter().zip(folded) {
+                network.graph.inputs.push(name.clone());
+                network.params.push((name, Param::state(tensor)));
+            }
+            replaced.extend([filters, bias]);
         }
+        network.params.retain(|(name, _)| !replaced.contains(name));
+        network.graph.inputs.retain(|name| !replaced.contains(name));
         // Nodes that were folded have no outputs.
         network.graph.nodes.retain(|node| !node.outputs.is_empty());
         Ok(network)
@@ -42,15 +63,13 @@ impl Imported {
         self.graph.nodes.len()
     }
 
-    fn folds(&self) -> Vec<Fold> {
+    /// Returns the batch norms that can be folded.
+    fn folds(&self, params: &BTreeMap<&str, &Tensor>) -> Result<Vec<Fold>> {
         let nodes = &self.graph.nodes;
-        let mut uses = BTreeMap::new();
-        count_uses(&self.graph, &mut uses);
+        let uses = uses(&self.graph);
         let is_used_once = |name: &str| uses.get(name) == Some(&1);
         let produced: BTreeMap<&str, usize> =
             nodes.iter().enumerate().filter_map(|(at, node)| Some((node.outputs.first()?.as_str(), at))).collect();
-        let dtype =
-            |name: &str| self.params.iter().find(|(own, _)| own == name).map(|(_, param)| param.tensor().dtype());
         let mut folds = Vec::new();
         for (at, node) in nodes.iter().enumerate() {
             let Some(epsilon) = epsilon(node) else { continue };
@@ -64,80 +83,66 @@ impl Imported {
                 [_, filters, bias] => (filters, Some(bias).filter(|bias| !bias.is_empty())),
                 _ => continue,
             };
-            let own: Vec<&String> = [x, filters].into_iter().chain(bias).collect();
-            if conv.operator != "Conv" || conv.outputs.len() != 1 || !own.iter().all(|name| is_used_once(name)) {
-                continue;
+            let is_own = [x, filters].into_iter().chain(bias).all(|name| is_used_once(name));
+            if conv.operator == "Conv" && conv.outputs.len() == 1 && is_own {
+                let vectors: Option<Vec<&Tensor>> =
+                    bias.into_iter().chain(&norm).map(|name| params.get(&name[..]).copied()).collect();
+                if let (Some(stored), Some(vectors)) = (params.get(&filters[..]), vectors)
+                    && is_uniform(stored, &vectors)?
+                {
+                    let bias = bias.cloned().unwrap_or_default();
+                    folds.push(Fold { nodes: [before, at], conv: [filters.clone(), bias], norm, epsilon });
+                }
             }
-            let kinds: Option<Vec<DType>> = own[1..].iter().copied().chain(&norm).map(|name| dtype(name)).collect();
-            let is_uniform = |kinds: &Vec<DType>| {
-                matches!(kinds[0], DType::F32 | DType::F64) && kinds.iter().all(|kind| *kind == kinds[0])
-            };
-            if kinds.is_some_and(|kinds| is_uniform(&kinds)) {
-                let bias = bias.cloned().unwrap_or_default();
-                folds.push(Fold { nodes: [before, at], conv: [filters.clone(), bias], norm, epsilon });
-            }
         }
-        folds
-    }
-
-    /// Returns a name that begins like this and that nothing in the network has.
-    fn new_name(&self, mut name: String) -> String {
-        let mut known = BTreeSet::new();
-        each_name(&self.graph, &mut |name| {
-            known.insert(name);
-        });
-        while known.contains(&name[..]) {
-            name.push('_');
-        }
-        name
-    }
-
-    fn fold(&mut self, fold: &Fold) -> Result<()> {
-        let value = |name: &str| {
-            let found = self.params.iter().find(|(own, _)| own == name).map(|(_, param)| param.tensor().clone());
-            found.ok_or_else(|| Error::corrupt(format!("the parameter `{name}` of the ONNX model is missing")))
-        };
-        let [scale, shift, mean, variance] = fold.norm.each_ref().map(|name| value(name));
-        let factor = scale? / (variance? + fold.epsilon).sqrt();
-        let filters = value(&fold.conv[0])?;
-        let mut shape = vec![1; filters.shape()?.ndim()];
-        shape[0] = filters.shape()?.dims()[0];
-        let bias = match &fold.conv[1][..] {
-            "" => -mean?,
-            name => value(name)? - mean?,
-        };
-        let folded = [filters * factor.reshape(shape), bias * &factor + shift?];
-        folded.iter().try_for_each(Tensor::check)?;
-        let [filters, bias] = folded.map(Param::state);
-        let node = self.graph.nodes[fold.nodes[1]].outputs.split_off(0).swap_remove(0);
-        let [filters_name, bias_name] = ["filters", "bias"].map(|part| self.new_name(format!("{node}/{part}")));
-        let conv = &mut self.graph.nodes[fold.nodes[0]];
-        conv.inputs = vec![conv.inputs[0].clone(), filters_name.clone(), bias_name.clone()];
-        conv.outputs = vec![node];
-        self.params.retain(|(name, _)| !fold.conv.contains(name));
-        self.graph.inputs.retain(|name| !fold.conv.contains(name));
-        for (name, param) in [(filters_name, filters), (bias_name, bias)] {
-            self.graph.inputs.push(name.clone());
-            self.params.push((name, param));
-        }
-        Ok(())
+        Ok(folds)
     }
 }
 
-/// Calls `f` with the name of each operand and result of the nodes of a graph, and of the graphs within their attributes.
-fn each_name<'a>(graph: &'a Graph, f: &mut impl FnMut(&'a str)) {
-    let of_nodes = graph.nodes.iter().flat_map(|node: &Node| node.inputs.iter().chain(&node.outputs));
-    of_nodes.chain(&graph.inputs).chain(graph.constants.keys()).for_each(|name| f(name));
+/// Returns true if filters and vectors hold the same type, f32 or f64, and each vector has one element for each filter.
+fn is_uniform(filters: &Tensor, vectors: &[&Tensor]) -> Result<bool> {
+    let (dtype, shape) = (filters.dtype(), filters.shape()?);
+    let mut fits = matches!(dtype, DType::F32 | DType::F64) && shape.ndim() > 0;
+    for vector in vectors {
+        fits = fits && vector.dtype() == dtype && vector.shape()?.dims() == &shape.dims()[..1];
+    }
+    Ok(fits)
+}
+
+/// Returns a name that begins like this and that nothing in the network has, and adds it to the names.
+fn new_name(known: &mut BTreeSet<String>, mut name: String) -> String {
+    while known.contains(&name) {
+        name.push('_');
+    }
+    known.insert(name.clone());
+    name
+}
+
+/// Calls `f` with a graph and the graphs within the attributes of its nodes.
+fn each_graph<'a>(graph: &'a Graph, f: &mut impl FnMut(&'a Graph)) {
+    f(graph);
     let attributes = graph.nodes.iter().flat_map(|node| node.attributes.values());
-    attributes.filter_map(|attribute| attribute.graph.as_ref()).for_each(|inner| each_name(inner, f));
+    attributes.filter_map(|attribute| attribute.graph.as_ref()).for_each(|inner| each_graph(inner, f));
+}
+
+/// Returns the names of all values, those of the graphs within attributes included.
+fn names(graph: &Graph) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    each_graph(graph, &mut |graph| {
+        let of_nodes = graph.nodes.iter().flat_map(|node: &Node| node.inputs.iter().chain(&node.outputs));
+        names.extend(of_nodes.chain(&graph.inputs).chain(graph.constants.keys()).cloned());
+    });
+    names
 }
 
 /// Counts how often each value is used by the nodes of a graph, by those of the graphs within their attributes, and as an output.
-fn count_uses<'a>(graph: &'a Graph, uses: &mut BTreeMap<&'a str, usize>) {
-    let operands = graph.nodes.iter().flat_map(|node: &Node| &node.inputs);
-    operands.chain(&graph.outputs).for_each(|name| *uses.entry(name).or_default() += 1);
-    let attributes = graph.nodes.iter().flat_map(|node| node.attributes.values());
-    attributes.filter_map(|attribute| attribute.graph.as_ref()).for_each(|inner| count_uses(inner, uses));
+fn uses(graph: &Graph) -> BTreeMap<&str, usize> {
+    let mut uses = BTreeMap::new();
+    each_graph(graph, &mut |graph| {
+        let operands = graph.nodes.iter().flat_map(|node: &Node| &node.inputs);
+        operands.chain(&graph.outputs).for_each(|name| *uses.entry(name.as_str()).or_default() += 1);
+    });
+    uses
 }
 
 /// Returns the number that a batch norm in evaluation mode adds to the variance; `None` for other nodes.

@@ -324,3 +324,21 @@ fn batch_norms_are_folded_into_convolutions() {
         assert_eq!(names(compiled.network()), names(&network));
     });
 }
+
+#[test]
+fn batch_norm_with_one_element_for_all_channels_is_refused_at_every_level() {
+    let one = |name: &'static str| constant(name, F32, &[1], &floats(&[2.0]));
+    let network = network(
+        &[("Conv", &["x", "w"], "c"), ("BatchNormalization", &["c", "s", "b", "m", "v"], "y")],
+        &[("x", F32, &[1, 1, 1, 2])],
+        &[("y", F32, &[1, 2, 1, 2])],
+        &[constant("w", F32, &[2, 1, 1, 1], &floats(&[1.0, -3.0])), one("s"), one("b"), one("m"), one("v")],
+    );
+    on_cpu(|| {
+        for opt_level in [OptLevel::None, OptLevel::Default] {
+            let options = CompileOptions { opt_level, verify: true, ..CompileOptions::default() };
+            let error = compile(&network, &options).unwrap_err().to_string();
+            assert!(error.contains("f32[1] is not one number for each channel"), "{error}");
+        }
+    });
+}

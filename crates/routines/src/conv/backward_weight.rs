@@ -120,7 +120,7 @@ impl<F: Format> Task for FilterBlock<'_, F> {
         // SAFETY: the caller's promise, here and below; the scratch memory has room for the planes and the output
         // gradient of a band.
         unsafe { (0..rows * width).for_each(|at| *transposed.add(at) = F::Sum::default()) };
-        let (mut fresh, mut runs) = (true, Vec::new());
+        let (mut fresh, mut runs, mut source_rows) = (true, Vec::new(), Vec::new());
         for item in self.items.clone() {
             let group = item * sizes.groups + self.group;
             let source = self.source.wrapping_add((group * sizes.channels + self.channels.start) * sizes.source);
@@ -128,14 +128,17 @@ impl<F: Format> Task for FilterBlock<'_, F> {
             for band in 0..pass.bands() {
                 runs.clear();
                 runs.extend(pass.runs(band));
+                pass.source_rows(band, &mut source_rows);
                 // SAFETY: as above.
                 unsafe {
                     let planes = match pass.in_place(band).filter(|_| F::IN_PLACE) {
                         Some(start) => Planes { start: source.add(start).cast(), channel: sizes.source },
                         None => {
+                            // The planes of all items have their zeros at the same places.
+                            let clears = pass.bands() > 1 || item == self.items.start;
                             for at in 0..count {
                                 let (from, to) = (source.add(at * sizes.source), own.add(at * channel));
-                                pass.pack(band, [from], to, |[elem]| F::plane(elem));
+                                pass.pack(&source_rows, [from], to, clears, |[elem]| F::plane(elem));
                             }
                             Planes { start: own, channel }
                         }

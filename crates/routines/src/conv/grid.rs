@@ -10,6 +10,8 @@
 
 use panoply_ir::routine::{Conv, ConvAxis};
 
+use crate::tile::each_row;
+
 /// The results that are computed together along an axis, and their sources.
 #[derive(Clone, Debug)]
 struct Along {
@@ -194,10 +196,14 @@ impl ConvSweep {
         self.axes.iter().all(plain).then(|| self.rows(band).0 * row())
     }
 
+    /// Returns the number of planes of a channel.
+    fn planes(&self) -> usize {
+        self.axes.iter().map(|along| along.origins.len()).product()
+    }
+
     /// Returns the elements from one channel's planes to the next channel's.
     pub fn channel(&self) -> usize {
-        let planes: usize = self.axes.iter().map(|along| along.origins.len()).product();
-        let elems = (planes * self.plane + SLACK).next_multiple_of(16);
+        let elems = (self.planes() * self.plane + SLACK).next_multiple_of(16);
         // Channels at a distance of a power of two would share few cache sets.
         if elems.is_multiple_of(256) { elems + 16 } else { elems }
     }
@@ -229,18 +235,9 @@ impl ConvSweep {
         self.axes[2].step
     }
 
-    /// Packs a band of some channels into planes; `lane` combines one element of each channel.
-    ///
-    /// # Safety
-    /// Each source holds a channel, and `to` has room for [`ConvSweep::channel`] elements.
-    #[inline(always)]
-    pub unsafe fn pack<T: Copy, L: Copy + Default, const D: usize>(
-        &self,
-        band: usize,
-        sources: [*const T; D],
-        mut to: *mut L,
-        lane: impl Fn([T; D]) -> L,
-    ) {
+    /// Stores the rows of a channel of the source that a band's planes hold: for each its start in the channel, its start in the planes, and
+    /// its length in the planes.
+    pub fn source_rows(&self, band: usize, found: &mut Vec<[usize; 3]>) {
         let (first, rows) = self.rows(band);
         let [a, b, c] = &self.axes;
         let skipped = |axis: usize| if axis == self.axis { first } else { 0 };
@@ -250,64 +247,90 @@ impl ConvSweep {
             let place = origin + (index * along.source_step) as isize;
             (0..along.length as isize).contains(&place).then_some(place as usize)
         };
+        let (step, count, mut plane) = (c.source_step, needed(2), 0);
+        found.clear();
         for origin_a in &a.origins {
             for origin_b in &b.origins {
                 for origin_c in &c.origins {
-                    for i in 0..needed(0) {
+                    let origin = origin_c + (skipped(2) * step) as isize;
+                    let before = ((-origin).max(0) as usize).div_ceil(step).min(count);
+                    let inside = (c.length as isize - origin).max(0) as usize;
+                    let end = inside.div_ceil(step).clamp(before, count);
+                    for i in (0..needed(0)).filter(|_| end > before) {
                         for j in 0..needed(1) {
                             let row = (at(a, *origin_a, skipped(0) + i), at(b, *origin_b, skipped(1) + j));
-                            // SAFETY: the caller's promise; a row is inside its plane.
-                            unsafe {
-                                let to = to.add((i * self.extents[1] + j) * self.extents[2]);
-                                let line = match row {
-                                    (Some(i), Some(j)) => {
-                                        Some(sources.map(|source| source.add((i * b.length + j) * c.length)))
-                                    }
-                                    _ => None,
-                                };
-                                let origin = origin_c + (skipped(2) * c.source_step) as isize;
-                                copy_row(c, line, origin, needed(2), to, &lane);
+                            if let (Some(of_a), Some(of_b)) = row {
+                                let from = (of_a * b.length + of_b) * c.length;
+                                let to = plane + (i * self.extents[1] + j) * self.extents[2];
+                                let start = (origin + (before * step) as isize) as usize;
+                                found.push([from + start, to + before, end - before]);
                             }
                         }
                     }
-                    to = to.wrapping_add(self.plane);
+                    plane += self.plane;
                 }
+            }
+        }
+    }
+
+    /// Packs the [`source_rows`](ConvSweep::source_rows) of some channels into planes; `lane` combines one element of each channel. If
+    /// `clears` is false, the planes have zeros where the band is outside the source, as after an earlier call with these rows.
+    ///
+    /// # Safety
+    /// Each source holds a channel, and `to` has room for [`ConvSweep::channel`] elements.
+    #[inline(always)]
+    pub unsafe fn pack<T: Copy, L: Copy + Default, const D: usize>(
+        &self,
+        rows: &[[usize; 3]],
+        sources: [*const T; D],
+        to: *mut L,
+        clears: bool,
+        lane: impl Fn([T; D]) -> L,
+    ) {
+        if clears {
+            // SAFETY: the caller's promise.
+            (0..self.planes() * self.plane).for_each(|at| unsafe { *to.add(at) = L::default() });
+        }
+        for [start, at, count] in rows {
+            let (from, to) = (sources.map(|source| source.wrapping_add(*start)), to.wrapping_add(*at));
+            // SAFETY: the caller's promise; a row is within its channel and within its plane.
+            let copy = |step: usize| unsafe {
+                in_chunks(*count, |i| lane(from.map(|from| *from.add(i * step))), |i, elem| *to.add(i) = elem);
+            };
+            // Constant steps, which a compiler can vectorize.
+            match self.axes[2].source_step {
+                1 => copy(1),
+                2 => copy(2),
+                step => copy(step),
             }
         }
     }
 }
 
-/// Copies every `source_step`-th element of some rows from an origin on through `lane`, with zeros outside the rows.
-///
-/// # Safety
-/// The rows have the axis' length; `to` has room for `count`.
+/// Number of elements of a chunk, and of a short one.
+const CHUNK: usize = 8;
+const SHORT_CHUNK: usize = 4;
+
+/// Writes what `read` returns for each number below `count`, in chunks. The last chunk overlaps the one before it, so some elements are read
+/// and written twice.
 #[inline(always)]
-unsafe fn copy_row<T: Copy, L: Copy + Default, const D: usize>(
-    along: &Along,
-    rows: Option<[*const T; D]>,
-    origin: isize,
-    count: usize,
-    to: *mut L,
-    lane: &impl Fn([T; D]) -> L,
-) {
-    let step = along.source_step;
-    let before = ((-origin).max(0) as usize).div_ceil(step).min(count);
-    let inside = (along.length as isize - origin).max(0) as usize;
-    let end = if rows.is_some() { inside.div_ceil(step).clamp(before, count) } else { before };
-    // SAFETY: the caller's promise; `before..end` is within the row.
-    unsafe {
-        (0..before).for_each(|at| *to.add(at) = L::default());
-        if let Some(rows) = rows.filter(|_| end > before) {
-            let from = rows.map(|row| row.add((origin + (before * step) as isize) as usize));
-            let to = to.add(before);
-            let copy = |at: usize, place: usize| *to.add(at) = lane(from.map(|from| *from.add(place)));
-            // Constant steps, which a compiler can vectorize.
-            match step {
-                1 => (0..end - before).for_each(|at| copy(at, at)),
-                2 => (0..end - before).for_each(|at| copy(at, at * 2)),
-                _ => (0..end - before).for_each(|at| copy(at, at * step)),
-            }
+pub fn in_chunks<T: Copy>(count: usize, read: impl Fn(usize) -> T, write: impl Fn(usize, T)) {
+    if count >= CHUNK {
+        (0..count / CHUNK).for_each(|number| chunk::<T, CHUNK>(number * CHUNK, &read, &write));
+        if !count.is_multiple_of(CHUNK) {
+            chunk::<T, CHUNK>(count - CHUNK, &read, &write);
         }
-        (end..count).for_each(|at| *to.add(at) = L::default());
+    } else if count >= SHORT_CHUNK {
+        chunk::<T, SHORT_CHUNK>(0, &read, &write);
+        chunk::<T, SHORT_CHUNK>(count - SHORT_CHUNK, &read, &write);
+    } else {
+        (0..count).for_each(|at| write(at, read(at)));
     }
+}
+
+/// Reads N elements, then writes them.
+#[inline(always)]
+fn chunk<T: Copy, const N: usize>(start: usize, read: &impl Fn(usize) -> T, write: &impl Fn(usize, T)) {
+    let elems: [T; N] = each_row(|i| read(start + i));
+    elems.into_iter().enumerate().for_each(|(i, elem)| write(start + i, elem));
 }

@@ -210,7 +210,8 @@ fn random_convolutions_equal_the_definition() {
 
 #[test]
 fn blocked_convolutions_equal_the_definition() {
-    // More channels than a block has, bands of more than one row, filters in slices, and a convolution that is a matrix product.
+    // More channels than a block has, bands of more than one row, filters in slices, a convolution that is a matrix product, and groups of one
+    // channel, of which a task computes several, in one band and in two.
     let axis = |length: usize, size: usize, stride: usize| {
         let padding = size / 2;
         ConvAxis { length, size, positions: (length + 2 * padding - size) / stride + 1, stride, dilation: 1, padding }
@@ -224,6 +225,8 @@ fn blocked_convolutions_equal_the_definition() {
         (2, 30, 1, 1, 21, 3, 1),
         (3, 20, 1, 2, 17, 3, 2),
         (2, 2, 40, 24, 12, 1, 1),
+        (1, 50, 1, 1, 70, 3, 1),
+        (3, 70, 1, 1, 33, 3, 2),
     ] {
         let axes = [ConvAxis::NONE, axis(length, size, stride), axis(length, size, stride)];
         let conv = Conv { dtype: DType::F32, batch, groups, inputs, outputs, axes };
