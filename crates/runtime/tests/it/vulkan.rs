@@ -152,6 +152,40 @@ fn quotients_roots_and_nan_are_exact_for_all_operands() {
 }
 
 #[test]
+fn f64_is_rounded_to_integers_exactly() {
+    let Some(device) = device(Trust::Measured, false) else { return };
+    if !device.target().f64 {
+        return;
+    }
+    let mut numbers = vec![40_204_520.5, 3e9 + 0.25, 1e15 + 0.5, 1_048_577.75, 0.3, 0.5, 0.0, 1.0, 1.5, 2.5, 3.5];
+    numbers.extend([0.5f64.next_down(), 0.5f64.next_up(), 1f64.next_down(), 1.5f64.next_down(), 2.5f64.next_up()]);
+    numbers.extend([f64::NAN, f64::INFINITY, f64::MAX, f64::MIN_POSITIVE, 5e-324]);
+    for exponent in 0..55 {
+        let power = f64::from(exponent).exp2();
+        numbers.extend([power.next_down(), power, power.next_up(), power + 0.5, power + 1.5, power - 0.5]);
+    }
+    let random = bits(1, 20_000);
+    // Half of them have every exponent, the other half those of numbers with a fraction.
+    numbers.extend(random.iter().map(|bits| f64::from_bits(*bits)));
+    let fractions =
+        random.iter().map(|bits| (bits & 0x800F_FFFF_FFFF_FFFF) | ((1018 + (bits >> 52 & 0x7FF) % 60) << 52));
+    numbers.extend(fractions.map(f64::from_bits));
+    let numbers: Vec<f64> = numbers.iter().flat_map(|x| [*x, -x]).collect();
+    let bytes: Vec<u8> = numbers.iter().flat_map(|x| x.to_le_bytes()).collect();
+    let functions: [(&str, fn(f64) -> f64); 4] =
+        [("trunc", f64::trunc), ("round", f64::round_ties_even), ("floor", f64::floor), ("ceil", f64::ceil)];
+    for (name, function) in functions {
+        let text = format!("kernel k(a: &[f64], y: &out [f64]) {{\n    y[global_id.x] = {name}(a[global_id.x])\n}}\n");
+        let found = run(&device, &text, std::slice::from_ref(&bytes), DType::F64);
+        for (x, found) in numbers.iter().zip(found.chunks_exact(8)) {
+            let (expected, found) = (function(*x), f64::from_le_bytes(found.try_into().unwrap()));
+            let same = found.to_bits() == expected.to_bits() || found.is_nan() && expected.is_nan();
+            assert!(same, "{name} of {x:e} is {expected:e}, not {found:e}");
+        }
+    }
+}
+
+#[test]
 fn comparisons_of_64_bit_integers_are_exact() {
     let Some(device) = device(Trust::Measured, false) else { return };
     if !device.target().int64 {

@@ -42,6 +42,8 @@ impl Writer<'_> {
             Alu::Abs => Some(call("abs", args)),
             Alu::Floor => Some(call("floor", args)),
             Alu::Ceil => Some(call("ceil", args)),
+            Alu::Round if register == DType::F64 => Some(self.soft(Function::RoundF64, args)),
+            Alu::Trunc if register == DType::F64 => Some(self.soft(Function::TruncF64, args)),
             Alu::Round => Some(call("round", args)),
             Alu::Trunc => Some(call("trunc", args)),
             Alu::Rem => Some(self.soft(Function::Remainder(register), args)),

@@ -59,6 +59,10 @@ pub(super) enum Function {
     Bits(DType),
     /// Rounding of f32 to a 16-bit float, as f32.
     Round(DType),
+    /// Truncation of f64. Mesa 22.3 returns the argument for some with a fraction, and 0 for those between -1 and 0.
+    TruncF64,
+    /// Rounding of f64 to the nearest integer, ties to even. Mesa 22.3 computes it wrongly too.
+    RoundF64,
     /// a × b + c with one rounding.
     Fma(Fused),
     /// An operation on pairs of words, for devices without 64-bit integers.
@@ -122,6 +126,8 @@ impl Function {
             Function::Saturate(from, to) => format!("{to}_from_{from}"),
             Function::Bits(_) => unreachable!("these are two functions, see `bits`"),
             Function::Round(dtype) => format!("round_{dtype}"),
+            Function::TruncF64 => "trunc_f64".to_string(),
+            Function::RoundF64 => "round_f64".to_string(),
             Function::Fma(float) => format!("fma_{}", float.dtype()),
             Function::Wide(wide) => wide.name().to_string(),
             Function::Shuffle { .. } => "shuffled".to_string(),
@@ -156,6 +162,8 @@ impl Function {
             Function::Bits(DType::F16) => F16.to_string(),
             Function::Bits(_) => BF16.to_string(),
             Function::Round(t) => format!("fn round_{t}(x: f32) -> f32 {{ return {t}_from_bits({t}_bits(x)); }}\n"),
+            Function::TruncF64 => TRUNC_F64.to_string(),
+            Function::RoundF64 => ROUND_F64.to_string(),
             Function::Fma(Fused::Doubles) => FMA_IN_F64.to_string(),
             Function::Fma(float) => filled(FMA, float.dtype()),
             Function::Wide(wide) => wide.text().to_string(),
@@ -364,6 +372,37 @@ fn rem_NAME(x: $f, y: $f) -> $f {
     let e = eb - i32(lead);
     if e >= 1 { return bitcast<$f>(sign | ((ma & $FRACTION$n) | ($u(e) << $PLACESu))); }
     return bitcast<$f>(sign | (ma >> u32(1 - e)));
+}
+";
+
+/// Clears the bits below 1.
+const TRUNC_F64: &str = "\
+fn trunc_f64(x: f64) -> f64 {
+    let bits = bitcast<u64>(x);
+    let exponent = u32(bits >> 52u) & 0x7ffu;
+    if exponent < 1023u { return bitcast<f64>(bits & 0x8000000000000000lu); }
+    let fraction = 0xffffffffffffflu >> min(exponent - 1023u, 52u);
+    return bitcast<f64>(bits & ~fraction);
+}
+";
+
+/// Adds a half, or the largest number below it if the integer part is even, and clears the bits below 1. A carry into the
+/// exponent gives the next power of two.
+const ROUND_F64: &str = "\
+fn round_f64(x: f64) -> f64 {
+    let bits = bitcast<u64>(x);
+    let sign = bits & 0x8000000000000000lu;
+    let exponent = u32(bits >> 52u) & 0x7ffu;
+    if exponent < 1023u {
+        return bitcast<f64>(sign | select(0lu, 0x3ff0000000000000lu, (bits ^ sign) > 0x3fe0000000000000lu));
+    }
+    if exponent > 1074u { return x; }
+    let places = 1075u - exponent;
+    let half = 1lu << (places - 1u);
+    // From 1 to 2 this is the last bit of the exponent, which is set.
+    let odd = (bits >> places) & 1lu;
+    let carried = bits + half - 1lu + odd;
+    return bitcast<f64>(carried & ~((half << 1u) - 1lu));
 }
 ";
 
