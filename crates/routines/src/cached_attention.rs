@@ -116,7 +116,9 @@ unsafe fn dot_products<V: Vector<Elem = f32>>(
                     *sum = V::load(key(lane).add(at)).mul_add(query, *sum);
                 }
             }
-            sum_lanes(sums).store(scores.add(first));
+            // Then lane i has the sum of vector i.
+            simd::add_lane_pairs(&mut sums[..V::LANES]);
+            sums[0].store(scores.add(first));
             for lane in 0..V::LANES.min(count - first) {
                 for at in whole..width {
                     *scores.add(first + lane) += *query.add(at) * *key(lane).add(at);
@@ -124,23 +126,6 @@ unsafe fn dot_products<V: Vector<Elem = f32>>(
             }
         }
     }
-}
-
-/// Returns the sum of the lanes of vector i in lane i.
-#[inline(always)]
-unsafe fn sum_lanes<V: Vector<Elem = f32>>(mut sums: [V; MAX_LANES]) -> V {
-    let mut half = V::LANES / 2;
-    while half > 0 {
-        for at in 0..half {
-            // SAFETY: the caller's promise.
-            unsafe {
-                let [low, high] = sums[at].zip(sums[at + half]);
-                sums[at] = low.add(high);
-            }
-        }
-        half /= 2;
-    }
-    sums[0]
 }
 
 /// Replaces scores by their exponentials relative to the largest score so far, and adds these to the state: maximum and sum. Returns the

@@ -14,7 +14,7 @@ mod grid;
 
 use std::ops::Range;
 
-use grid::ConvSweep;
+use grid::{ConvSweep, Row};
 use panoply_host::isa::{Isa, Simd};
 use panoply_host::pool::Pool;
 use panoply_host::simd::{Task, Vector};
@@ -319,15 +319,13 @@ impl<F: Format> Task for ConvTileJob<'_, F> {
         let planes = scratch.start();
         let sums = planes.wrapping_add(block * channel);
         let items = sizes.batch * sizes.groups;
-        let (mut last_band, mut rows, mut runs) = (None, Vec::new(), Vec::new());
+        let (mut last_band, mut source_rows, mut result_rows) = (None, Vec::new(), Vec::new());
         for part in self.parts.clone() {
             let (item, slice_number, band) = (part % items, part / items % self.slices, part / items / self.slices);
             // The planes of all parts of a band have their zeros at the same places.
             let is_first = last_band.replace(band) != Some(band);
             if is_first {
-                pass.source_rows(band, &mut rows);
-                runs.clear();
-                runs.extend(pass.runs(band));
+                (source_rows, result_rows) = (pass.source_rows(band), pass.result_rows(band));
             }
             let positions = positions(band);
             let results = slice_number * slice..sizes.results.min((slice_number + 1) * slice);
@@ -338,7 +336,7 @@ impl<F: Format> Task for ConvTileJob<'_, F> {
                 for at in 0..count {
                     let (to, clears) = (planes.wrapping_add(at * channel), is_first && first == 0);
                     // SAFETY: the caller's promise; the scratch memory has room for a block's planes.
-                    unsafe { self.pack(&rows, source, first + at, to, clears) };
+                    unsafe { self.pack(&source_rows, source, first + at, to, clears) };
                 }
                 let tiles = BlockTiles::<F::Packed> {
                     results: results.len(),
@@ -358,7 +356,7 @@ impl<F: Format> Task for ConvTileJob<'_, F> {
                 let sums = sums.wrapping_add(number * positions);
                 let to = self.result.wrapping_add((item * sizes.results + result) * sizes.result);
                 // SAFETY: the caller's promise.
-                unsafe { self.write(&runs, sums, to) };
+                unsafe { self.write(&result_rows, sums, to) };
             }
         }
     }
@@ -367,7 +365,7 @@ impl<F: Format> Task for ConvTileJob<'_, F> {
 impl<F: Format> ConvTileJob<'_, F> {
     /// Packs the channels of a lane into planes; see [`ConvSweep::pack`].
     #[inline(always)]
-    unsafe fn pack(&self, rows: &[[usize; 3]], source: *const F::Elem, lane: usize, to: *mut F::Sum, clears: bool) {
+    unsafe fn pack(&self, rows: &[Row], source: *const F::Elem, lane: usize, to: *mut F::Sum, clears: bool) {
         let Job { sizes, pass, .. } = self.job;
         let channel = lane * F::DEPTH;
         let first = source.wrapping_add(channel * sizes.source);
@@ -383,14 +381,14 @@ impl<F: Format> ConvTileJob<'_, F> {
         }
     }
 
-    /// Writes the sums of one result to their positions, given by [`ConvSweep::runs`].
+    /// Writes the sums of one result to their positions, given by [`ConvSweep::result_rows`].
     #[inline(always)]
-    unsafe fn write(&self, runs: &[(usize, usize, usize)], sums: *const F::Sum, to: *mut F::Result) {
-        for (at, start, count) in runs {
-            let (from, to) = (sums.wrapping_add(*at), to.wrapping_add(*start));
+    unsafe fn write(&self, rows: &[Row], sums: *const F::Sum, to: *mut F::Result) {
+        for row in rows {
+            let (from, to) = (sums.wrapping_add(row.plane), to.wrapping_add(row.channel));
             // SAFETY: the caller's promise.
             let write = |step: usize| unsafe {
-                grid::in_chunks(*count, |i| F::narrow(*from.add(i)), |i, elem| *to.add(i * step) = elem);
+                grid::in_chunks(row.count, |i| F::narrow(*from.add(i)), |i, elem| *to.add(i * step) = elem);
             };
             match self.job.pass.step() {
                 1 => write(1),

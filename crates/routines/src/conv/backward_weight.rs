@@ -12,7 +12,7 @@ use panoply_host::pool::Pool;
 use panoply_host::simd::{Number, Task, Vector};
 use panoply_ir::routine::Conv;
 
-use super::grid::ConvSweep;
+use super::grid::{ConvSweep, Row};
 use super::{BLOCK_TAPS, PLANE_BYTES, Sizes, even};
 use crate::element_format::Format;
 use crate::tile::{self, Tile, most_rows, most_vectors, row_blocks, vector_parts};
@@ -88,9 +88,6 @@ impl<T> Planes<T> {
     }
 }
 
-/// A row of positions: its start in a plane, its start in the output gradient, and its length.
-type Run = (usize, usize, usize);
-
 /// The sums of a block of channels over some batch items.
 struct FilterBlock<'a, F: Format> {
     sizes: &'a Sizes,
@@ -112,7 +109,7 @@ impl<F: Format> Task for FilterBlock<'_, F> {
     unsafe fn run<M: Simd>(self) {
         let FilterBlock { sizes, pass, width, .. } = self;
         let (channel, count) = (pass.channel(), self.channels.len());
-        let rows: usize = pass.runs(0).map(|(_, _, length)| length.div_ceil(F::DEPTH)).sum();
+        let rows: usize = pass.result_rows(0).iter().map(|row| row.count.div_ceil(F::DEPTH)).sum();
         let planes = (count * channel * size_of::<F::Plane>()).div_ceil(size_of::<F::Sum>());
         let mut scratch = self.pool.scratch().take::<F::Sum>(planes + rows * width);
         let transposed = scratch.start().wrapping_add(planes);
@@ -120,25 +117,25 @@ impl<F: Format> Task for FilterBlock<'_, F> {
         // SAFETY: the caller's promise, here and below; the scratch memory has room for the planes and the output
         // gradient of a band.
         unsafe { (0..rows * width).for_each(|at| *transposed.add(at) = F::Sum::default()) };
-        let (mut fresh, mut runs, mut source_rows) = (true, Vec::new(), Vec::new());
-        for item in self.items.clone() {
-            let group = item * sizes.groups + self.group;
-            let source = self.source.wrapping_add((group * sizes.channels + self.channels.start) * sizes.source);
-            let grad_output = self.grad_output.wrapping_add(group * sizes.results * sizes.result);
-            for band in 0..pass.bands() {
-                runs.clear();
-                runs.extend(pass.runs(band));
-                pass.source_rows(band, &mut source_rows);
+        for band in 0..pass.bands() {
+            let result_rows = pass.result_rows(band);
+            let in_place = pass.in_place(band).filter(|_| F::IN_PLACE);
+            let source_rows = if in_place.is_none() { pass.source_rows(band) } else { Vec::new() };
+            for item in self.items.clone() {
+                let group = item * sizes.groups + self.group;
+                let source = self.source.wrapping_add((group * sizes.channels + self.channels.start) * sizes.source);
+                let grad_output = self.grad_output.wrapping_add(group * sizes.results * sizes.result);
+                let is_first = item == self.items.start;
+                let fresh = is_first && band == 0;
                 // SAFETY: as above.
                 unsafe {
-                    let planes = match pass.in_place(band).filter(|_| F::IN_PLACE) {
+                    let planes = match in_place {
                         Some(start) => Planes { start: source.add(start).cast(), channel: sizes.source },
                         None => {
-                            // The planes of all items have their zeros at the same places.
-                            let clears = pass.bands() > 1 || item == self.items.start;
                             for at in 0..count {
                                 let (from, to) = (source.add(at * sizes.source), own.add(at * channel));
-                                pass.pack(&source_rows, [from], to, clears, |[elem]| F::plane(elem));
+                                // The planes of all items have their zeros at the same places.
+                                pass.pack(&source_rows, [from], to, is_first, |[elem]| F::plane(elem));
                             }
                             Planes { start: own, channel }
                         }
@@ -146,7 +143,7 @@ impl<F: Format> Task for FilterBlock<'_, F> {
                     if F::IN_PLACE && sizes.results <= FEW_FILTERS {
                         let dots = BandDots::<F> {
                             pass,
-                            runs: &runs,
+                            result_rows: &result_rows,
                             rows: count * pass.offsets.len(),
                             width,
                             filters: sizes.results,
@@ -158,10 +155,10 @@ impl<F: Format> Task for FilterBlock<'_, F> {
                         };
                         M::run(&dots);
                     } else {
-                        self.transpose(&runs, grad_output, transposed);
+                        self.transpose(&result_rows, grad_output, transposed);
                         let tiles = BandTiles::<F::Packed> {
                             pass,
-                            runs: &runs,
+                            result_rows: &result_rows,
                             rows: count * pass.offsets.len(),
                             width,
                             planes,
@@ -172,7 +169,6 @@ impl<F: Format> Task for FilterBlock<'_, F> {
                         M::run(&tiles);
                     }
                 }
-                fresh = false;
             }
         }
     }
@@ -181,11 +177,12 @@ impl<F: Format> Task for FilterBlock<'_, F> {
 impl<F: Format> FilterBlock<'_, F> {
     /// Transposes the output gradient of a band: the filters at one position, or at the positions of one lane, become contiguous.
     #[inline(always)]
-    unsafe fn transpose(&self, runs: &[Run], grad_output: *const F::Elem, transposed: *mut F::Sum) {
+    unsafe fn transpose(&self, result_rows: &[Row], grad_output: *const F::Elem, transposed: *mut F::Sum) {
         const SIDE: usize = 16;
         let (results, width) = (self.sizes.results, self.width);
         let mut to = transposed;
-        for &(_, start, length) in runs {
+        for row in result_rows {
+            let (start, length) = (row.channel, row.count);
             let lanes = length.div_ceil(F::DEPTH);
             // Copied in square blocks, so that each cache line is used completely while it is cached.
             for column in (0..lanes).step_by(SIDE) {
@@ -212,7 +209,7 @@ impl<F: Format> FilterBlock<'_, F> {
 /// The same sums for few filters: vectors run along positions and are reduced at the end.
 struct BandDots<'a, F: Format> {
     pass: &'a ConvSweep,
-    runs: &'a [Run],
+    result_rows: &'a [Row],
     /// Number of rows: taps of all channels.
     rows: usize,
     /// Elements from one row of sums to the next.
@@ -229,12 +226,12 @@ struct BandDots<'a, F: Format> {
 impl<F: Format> Task for &BandDots<'_, F> {
     #[inline(always)]
     unsafe fn run<M: Simd>(self) {
-        let BandDots { pass, runs, width, planes, fresh, .. } = *self;
+        let BandDots { pass, result_rows, width, planes, fresh, .. } = *self;
         for filter in 0..self.filters {
             let grad_output = self.grad_output.wrapping_add(filter * self.filter);
             for (start, rows) in row_blocks(self.rows, most_rows::<F::Vector<M>>()) {
                 let sums = self.sums.wrapping_add(start * width + filter);
-                let dot = Dot::<F> { pass, runs, width, start, planes, grad_output, sums, fresh };
+                let dot = Dot::<F> { pass, result_rows, width, start, planes, grad_output, sums, fresh };
                 // SAFETY: the caller's promise.
                 unsafe { tile::with_rows::<M, F::Vector<M>, _>(rows, &dot) };
             }
@@ -245,7 +242,7 @@ impl<F: Format> Task for &BandDots<'_, F> {
 /// A column of sums over a band.
 struct Dot<'a, F: Format> {
     pass: &'a ConvSweep,
-    runs: &'a [Run],
+    result_rows: &'a [Row],
     width: usize,
     start: usize,
     planes: Planes<F::Plane>,
@@ -268,8 +265,8 @@ impl<F: Format> Tile for Dot<'_, F> {
                 sum[0] = F::Vector::<M>::load(left.cast()).mul_add(grad_output, sum[0]);
             }
         };
-        for &(at, start, length) in self.runs {
-            let (left, grad_output) = (left.map(|row| row.wrapping_add(at)), self.grad_output.wrapping_add(start));
+        for &Row { channel, plane, count: length } in self.result_rows {
+            let (left, grad_output) = (left.map(|row| row.wrapping_add(plane)), self.grad_output.wrapping_add(channel));
             let whole = length / step * step;
             for at in (0..whole).step_by(step) {
                 add(left.map(|row| row.wrapping_add(at)), grad_output.wrapping_add(at));
@@ -304,7 +301,7 @@ impl<F: Format> Tile for Dot<'_, F> {
 /// The tiles of sums over a band. They are a function of their own, which formats that are packed alike share.
 struct BandTiles<'a, F: Format> {
     pass: &'a ConvSweep,
-    runs: &'a [Run],
+    result_rows: &'a [Row],
     /// Number of rows: taps of all channels.
     rows: usize,
     /// Number of filters, padded to whole vectors.
@@ -318,13 +315,13 @@ struct BandTiles<'a, F: Format> {
 impl<F: Format> Task for &BandTiles<'_, F> {
     #[inline(always)]
     unsafe fn run<M: Simd>(self) {
-        let BandTiles { pass, runs, planes, fresh, .. } = *self;
+        let BandTiles { pass, result_rows, planes, fresh, .. } = *self;
         let lanes = <F::Vector<M> as Vector>::LANES;
         for (vector, vectors) in vector_parts(self.width / lanes, most_vectors::<F::Vector<M>>()) {
             for (start, rows) in row_blocks(self.rows, most_rows::<F::Vector<M>>()) {
                 let product = Product::<F> {
                     pass,
-                    runs,
+                    result_rows,
                     width: self.width,
                     start,
                     planes,
@@ -342,7 +339,7 @@ impl<F: Format> Task for &BandTiles<'_, F> {
 /// A tile of sums over a band.
 struct Product<'a, F: Format> {
     pass: &'a ConvSweep,
-    runs: &'a [Run],
+    result_rows: &'a [Row],
     /// Elements from one row of sums to the next.
     width: usize,
     /// The first row, numbered by channel, then by tap.
@@ -365,8 +362,8 @@ impl<F: Format> Tile for Product<'_, F> {
                 false => tile::load::<F::Vector<M>, R, C>(self.sums, distance),
             };
             let mut right = self.transposed;
-            for &(at, _, length) in self.runs {
-                let left: [*const F::Plane; R] = tile::each_row(|row| left[row].wrapping_add(at));
+            for &Row { plane, count: length, .. } in self.result_rows {
+                let left: [*const F::Plane; R] = tile::each_row(|row| left[row].wrapping_add(plane));
                 let whole = length / F::DEPTH;
                 tile::rows(&mut sums, tile::each_row(|row| left[row].cast()), 1, right, distance, whole);
                 right = right.wrapping_add(whole * distance);

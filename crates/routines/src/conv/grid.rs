@@ -31,6 +31,17 @@ struct Along {
     taps: Vec<[usize; 3]>,
 }
 
+/// Part of a row: elements of a channel, and the place of their copies or of their sums.
+#[derive(Clone, Copy, Debug)]
+pub struct Row {
+    /// Index of the first element in the channel.
+    pub channel: usize,
+    /// Index of the first element in the planes, or among the positions of a band.
+    pub plane: usize,
+    /// Number of elements, contiguous in the planes.
+    pub count: usize,
+}
+
 /// Returns the set of results of the output along an axis.
 fn output_axis(axis: &ConvAxis) -> Vec<Along> {
     let ConvAxis { length, size, positions, stride, dilation, padding } = *axis;
@@ -214,20 +225,19 @@ impl ConvSweep {
         ((depth - 1) * self.extents[1] + rows - 1) * self.extents[2] + columns
     }
 
-    /// Returns the rows of results of a band: for each its start among the positions, its start in the result, and its
-    /// length. Adjacent results of a row are [`ConvSweep::step`] apart.
-    pub fn runs(&self, band: usize) -> impl Iterator<Item = (usize, usize, usize)> + '_ {
+    /// Returns the rows of a channel of the result that a band's positions hold. Adjacent results of a row are [`ConvSweep::step`] apart.
+    pub fn result_rows(&self, band: usize) -> Vec<Row> {
         let ([depth, rows, columns], first) = (self.counts(band), self.rows(band).0);
-        let result = move |axis: usize, at: usize| {
+        let result = |axis: usize, at: usize| {
             let at = if axis == self.axis { first + at } else { at };
             self.axes[axis].start + at * self.axes[axis].step
         };
-        (0..depth).flat_map(move |a| {
-            (0..rows).map(move |b| {
-                let to = (result(0, a) * self.lengths[1] + result(1, b)) * self.lengths[2] + result(2, 0);
-                ((a * self.extents[1] + b) * self.extents[2], to, columns)
-            })
-        })
+        let row = |a: usize, b: usize| Row {
+            channel: (result(0, a) * self.lengths[1] + result(1, b)) * self.lengths[2] + result(2, 0),
+            plane: (a * self.extents[1] + b) * self.extents[2],
+            count: columns,
+        };
+        (0..depth).flat_map(|a| (0..rows).map(move |b| (a, b))).map(|(a, b)| row(a, b)).collect()
     }
 
     /// Returns the distance between adjacent results of a row.
@@ -235,9 +245,8 @@ impl ConvSweep {
         self.axes[2].step
     }
 
-    /// Stores the rows of a channel of the source that a band's planes hold: for each its start in the channel, its start in the planes, and
-    /// its length in the planes.
-    pub fn source_rows(&self, band: usize, found: &mut Vec<[usize; 3]>) {
+    /// Returns the rows of a channel of the source that a band's planes hold.
+    pub fn source_rows(&self, band: usize) -> Vec<Row> {
         let (first, rows) = self.rows(band);
         let [a, b, c] = &self.axes;
         let skipped = |axis: usize| if axis == self.axis { first } else { 0 };
@@ -247,8 +256,7 @@ impl ConvSweep {
             let place = origin + (index * along.source_step) as isize;
             (0..along.length as isize).contains(&place).then_some(place as usize)
         };
-        let (step, count, mut plane) = (c.source_step, needed(2), 0);
-        found.clear();
+        let (step, count, mut plane, mut found) = (c.source_step, needed(2), 0, Vec::new());
         for origin_a in &a.origins {
             for origin_b in &b.origins {
                 for origin_c in &c.origins {
@@ -260,10 +268,12 @@ impl ConvSweep {
                         for j in 0..needed(1) {
                             let row = (at(a, *origin_a, skipped(0) + i), at(b, *origin_b, skipped(1) + j));
                             if let (Some(of_a), Some(of_b)) = row {
-                                let from = (of_a * b.length + of_b) * c.length;
-                                let to = plane + (i * self.extents[1] + j) * self.extents[2];
                                 let start = (origin + (before * step) as isize) as usize;
-                                found.push([from + start, to + before, end - before]);
+                                found.push(Row {
+                                    channel: (of_a * b.length + of_b) * c.length + start,
+                                    plane: plane + (i * self.extents[1] + j) * self.extents[2] + before,
+                                    count: end - before,
+                                });
                             }
                         }
                     }
@@ -271,6 +281,7 @@ impl ConvSweep {
                 }
             }
         }
+        found
     }
 
     /// Packs the [`source_rows`](ConvSweep::source_rows) of some channels into planes; `lane` combines one element of each channel. If
@@ -281,7 +292,7 @@ impl ConvSweep {
     #[inline(always)]
     pub unsafe fn pack<T: Copy, L: Copy + Default, const D: usize>(
         &self,
-        rows: &[[usize; 3]],
+        rows: &[Row],
         sources: [*const T; D],
         to: *mut L,
         clears: bool,
@@ -291,11 +302,11 @@ impl ConvSweep {
             // SAFETY: the caller's promise.
             (0..self.planes() * self.plane).for_each(|at| unsafe { *to.add(at) = L::default() });
         }
-        for [start, at, count] in rows {
-            let (from, to) = (sources.map(|source| source.wrapping_add(*start)), to.wrapping_add(*at));
+        for row in rows {
+            let (from, to) = (sources.map(|source| source.wrapping_add(row.channel)), to.wrapping_add(row.plane));
             // SAFETY: the caller's promise; a row is within its channel and within its plane.
             let copy = |step: usize| unsafe {
-                in_chunks(*count, |i| lane(from.map(|from| *from.add(i * step))), |i, elem| *to.add(i) = elem);
+                in_chunks(row.count, |i| lane(from.map(|from| *from.add(i * step))), |i, elem| *to.add(i) = elem);
             };
             // Constant steps, which a compiler can vectorize.
             match self.axes[2].source_step {
