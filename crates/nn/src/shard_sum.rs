@@ -21,6 +21,8 @@ pub(crate) struct ShardLayout {
 #[derive(Debug)]
 pub(crate) struct PartialSums {
     layout: ShardLayout,
+    /// Number of the first bucket, which chooses the process that adds it up.
+    first_bucket: usize,
     /// Number of the shard that is added next.
     next: usize,
     sums: Vec<(Range<usize>, AlignedBuffer)>,
@@ -70,7 +72,7 @@ impl ShardLayout {
     /// Returns the largest number of values that a process holds at once to compute the total of vectors of this length, with those that
     /// are kept for the next step.
     pub fn values_held(self, rank: usize, length: usize, bucket: usize) -> usize {
-        let (mut sums, mut vectors) = (PartialSums::new(self, rank), 0);
+        let (mut sums, mut vectors) = (PartialSums::new(self, rank, 0), 0);
         for _ in self.shards_of(rank) {
             vectors = vectors.max(sums.sums.len() + 1);
             sums.push(AlignedBuffer::default());
@@ -100,9 +102,9 @@ impl ShardLayout {
 }
 
 impl PartialSums {
-    /// Creates the sums of a process that has added no shard.
-    pub fn new(layout: ShardLayout, rank: usize) -> PartialSums {
-        PartialSums { layout, next: layout.shards_of(rank).start, sums: Vec::new() }
+    /// Creates the sums of a process that has added no shard. The buckets are numbered from `first_bucket`.
+    pub fn new(layout: ShardLayout, rank: usize, first_bucket: usize) -> PartialSums {
+        PartialSums { layout, first_bucket, next: layout.shards_of(rank).start, sums: Vec::new() }
     }
 
     /// Adds the values of the next shard. Returns the vectors that are not needed any more.
@@ -140,7 +142,8 @@ impl PartialSums {
         let mut total = spare();
         total.resize(length);
         self.combine(group, (&root, 0), &ranges, total.chunks_mut(bucket).collect())?;
-        let holders: Vec<usize> = (0..ranges.len()).map(|number| self.layout.holder(&root, number)).collect();
+        let holders: Vec<usize> =
+            (self.first_bucket..).take(ranges.len()).map(|number| self.layout.holder(&root, number)).collect();
         broadcast(group, total.chunks_mut(bucket).zip(holders).collect())?;
         Ok(total)
     }
@@ -165,9 +168,9 @@ impl PartialSums {
         }
         let holds = |number: usize| self.layout.holder(node, number >> depth) == group.rank();
         let place = |(number, range): (usize, &Range<usize>)| vec![0f32; if holds(number) { range.len() } else { 0 }];
-        let mut sums: Vec<Vec<f32>> = buckets.iter().enumerate().map(place).collect();
+        let mut sums: Vec<Vec<f32>> = (self.first_bucket..).zip(buckets).map(place).collect();
         self.combine(group, (node, depth), buckets, sums.iter_mut().map(Vec::as_mut_slice).collect())?;
-        let sums = sums.into_iter().enumerate();
+        let sums = (self.first_bucket..).zip(sums);
         Ok(sums.map(|(number, sum)| holds(number).then_some(Cow::Owned(sum))).collect())
     }
 
@@ -184,7 +187,7 @@ impl PartialSums {
         let left = self.node(group, (&children[0], depth + 1), buckets)?;
         let right = self.node(group, (&children[1], depth + 1), buckets)?;
         let (mut sends, mut receives, mut terms) = (Vec::new(), Vec::new(), Vec::new());
-        for (number, ((left, right), place)) in left.iter().zip(&right).zip(places).enumerate() {
+        for (number, ((left, right), place)) in (self.first_bucket..).zip(left.iter().zip(&right).zip(places)) {
             let holder = self.layout.holder(node, number >> depth);
             let [left_holder, right_holder] =
                 [0, 1].map(|child| self.layout.holder(&children[child], number >> (depth + 1)));
@@ -291,14 +294,14 @@ mod tests {
         }
     }
 
-    fn on_ranks(layout: ShardLayout, bucket: usize, values: &[Vec<f32>]) -> Vec<Vec<f32>> {
+    fn on_ranks(layout: ShardLayout, [first_bucket, bucket]: [usize; 2], values: &[Vec<f32>]) -> Vec<Vec<f32>> {
         let ranks = layout.ranks;
         let messages: Messages = Arc::new((Mutex::new(vec![vec![VecDeque::new(); ranks]; ranks]), Condvar::new()));
         std::thread::scope(|threads| {
             let start = |rank: usize| {
                 let group = Thread { rank, ranks, messages: messages.clone() };
                 threads.spawn(move || {
-                    let mut sums = PartialSums::new(layout, rank);
+                    let mut sums = PartialSums::new(layout, rank, first_bucket);
                     layout.shards_of(rank).for_each(|shard| drop(sums.push(values[shard].as_slice().into())));
                     sums.total(Some(&group), bucket, || [7.0; 3].as_slice().into()).unwrap().to_vec()
                 })
@@ -348,7 +351,7 @@ mod tests {
                 let owned: Vec<usize> = (0..ranks).flat_map(|rank| layout.shards_of(rank)).collect();
                 assert_eq!(owned, (0..shards).collect::<Vec<usize>>());
                 assert!((0..ranks).all(|rank| layout.shards_of(rank).all(|shard| layout.owner(shard) == rank)));
-                for have in on_ranks(layout, bucket, &values) {
+                for have in on_ranks(layout, [ranks % 3, bucket], &values) {
                     assert_eq!(have, want, "{shards} shards on {ranks}, buckets of {bucket}");
                 }
             }

@@ -1,14 +1,17 @@
-//! Sums of a step over all shards, and their places in the vector that processes exchange.
+//! Sums of a step over all shards, and the places of its values in the vectors that processes exchange.
 
 use std::ops::Range;
 use std::sync::Arc;
 
-use panoply_tensor::{AlignedBuffer, DType, Device, HostBytes, Result, Shape, Storage, Tensor};
+use panoply_tensor::{AlignedBuffer, DType, Device, HostBytes, Result, Shape, Storage, Tensor, eval};
 
 use crate::layer::StateUpdate;
 
 /// Number of values whose multiples are the places of gradients: 64 bytes, at which devices of the host use memory in place.
 const ALIGN: usize = 16;
+
+/// Number of parts into which a step is divided at most, but for one: each is submitted to the device separately.
+const MAX_PARTS: usize = 32;
 
 /// Values of one shard, summed over the micro-batches of a step.
 #[derive(Debug)]
@@ -21,14 +24,73 @@ pub(crate) struct ShardValues {
     pub weight: f64,
 }
 
-/// Places of the values of a step in a vector: gradients at multiples of 64 bytes, then the losses of the micro-batches, the float
-/// buffers, and a number that is positive if a process was asked to stop before the step, without gaps.
+impl ShardValues {
+    /// Computes the values.
+    ///
+    /// # Errors
+    /// A mistake in an expression, or a failure of the device.
+    pub fn evaluate(&mut self) -> Result<()> {
+        eval(&self.tensors(0..self.gradients.len(), true))?;
+        self.losses.iter_mut().chain(&mut self.gradients).for_each(|tensor| *tensor = tensor.detach());
+        detach_updates(&mut self.updates);
+        Ok(())
+    }
+
+    /// Returns some gradients, those of the last layers first, after all other values if `with_others` is true. The parts of a step one after
+    /// the other are all values in this order, so that all shards have one plan.
+    fn tensors(&self, gradients: Range<usize>, with_others: bool) -> Vec<&Tensor> {
+        let others = self.losses.iter().chain(self.updates.iter().map(|update| &update.next));
+        others.filter(|_| with_others).chain(self.gradients[gradients].iter().rev()).collect()
+    }
+
+    /// Returns the new values of float buffers.
+    fn buffers(&self) -> impl Iterator<Item = &Tensor> {
+        self.updates.iter().map(|update| &update.next).filter(|next| next.dtype().is_float())
+    }
+}
+
+fn detach_updates(updates: &mut [StateUpdate]) {
+    updates.iter_mut().for_each(|update| update.next = update.next.detach());
+}
+
+/// Places of the values of a step in vectors, one for each part. The first part has the last gradients, which backpropagation computes first,
+/// then the losses of the micro-batches, the float buffers, and a number that is positive if a process was asked to stop before the step.
 pub(crate) struct StepPlaces {
-    gradients: Vec<(Range<usize>, Shape, DType)>,
+    parts: Vec<PartPlaces>,
     losses: Range<usize>,
     buffers: Vec<Range<usize>>,
     stop: usize,
     updates: Vec<StateUpdate>,
+}
+
+/// Places of consecutive gradients in the vector of a part.
+struct PartPlaces {
+    /// Number of the first gradient.
+    first: usize,
+    /// Places at multiples of 64 bytes, with the shapes and types of the gradients.
+    gradients: Vec<(Range<usize>, Shape, DType)>,
+}
+
+impl PartPlaces {
+    fn new(first: usize, gradients: &[Tensor]) -> Result<PartPlaces> {
+        let mut end = 0usize;
+        let gradients = gradients.iter().map(|gradient| {
+            let shape = gradient.shape()?.clone();
+            let start = end.next_multiple_of(ALIGN);
+            end = start + shape.numel();
+            Ok((start..end, shape, gradient.dtype()))
+        });
+        Ok(PartPlaces { first, gradients: gradients.collect::<Result<_>>()? })
+    }
+
+    /// Returns the number of values of the gradients with the gaps between them.
+    fn len(&self) -> usize {
+        self.gradients.last().map_or(0, |(place, ..)| place.end)
+    }
+
+    fn numbers(&self) -> Range<usize> {
+        self.first..self.first + self.gradients.len()
+    }
 }
 
 /// Sums of a step over all shards.
@@ -40,31 +102,30 @@ pub(crate) struct StepTotal {
     pub updates: Vec<StateUpdate>,
     /// True if a process was asked to stop before the step.
     pub stops: bool,
-    /// Memory that gradients can use in place.
-    pub memory: Arc<HostBytes>,
-}
-
-impl ShardValues {
-    /// Returns the new values of float buffers.
-    pub fn buffers(&self) -> impl Iterator<Item = &Tensor> {
-        self.updates.iter().map(|update| &update.next).filter(|next| next.dtype().is_float())
-    }
+    /// Memory of each part that gradients can use in place.
+    pub memory: Vec<Arc<HostBytes>>,
 }
 
 impl StepPlaces {
-    /// Returns the places of values with these shapes.
+    /// Returns the places of values with these shapes. Each part but the last has at least `smallest_part` values, and more if there would be
+    /// more than about [`MAX_PARTS`] parts.
     ///
     /// # Errors
     /// If a tensor carries a mistake.
-    pub fn of(values: &ShardValues) -> Result<StepPlaces> {
-        let mut end = 0usize;
-        let gradients = values.gradients.iter().map(|gradient| {
-            let shape = gradient.shape()?.clone();
-            let start = end.next_multiple_of(ALIGN);
-            end = start + shape.numel();
-            Ok((start..end, shape, gradient.dtype()))
-        });
-        let gradients = gradients.collect::<Result<Vec<_>>>()?;
+    pub fn of(values: &ShardValues, smallest_part: usize) -> Result<StepPlaces> {
+        let all = values.gradients.iter().try_fold(0, |sum, gradient| Ok(sum + gradient.shape()?.numel()))?;
+        let smallest_part = smallest_part.max(all / MAX_PARTS).max(1);
+        let (mut parts, mut end) = (Vec::new(), values.gradients.len());
+        while end > 0 || parts.is_empty() {
+            let (mut start, mut count) = (end, 0);
+            while start > 0 && count < smallest_part {
+                start -= 1;
+                count += values.gradients[start].shape()?.numel();
+            }
+            parts.push(PartPlaces::new(start, &values.gradients[start..end])?);
+            end = start;
+        }
+        let mut end = parts[0].len();
         let losses = end..end + values.losses.len();
         end = losses.end;
         let buffers = values.buffers().map(|next| {
@@ -73,21 +134,40 @@ impl StepPlaces {
             Ok(start..end)
         });
         let buffers = buffers.collect::<Result<Vec<_>>>()?;
-        Ok(StepPlaces { gradients, losses, buffers, stop: end, updates: values.updates.clone() })
+        Ok(StepPlaces { parts, losses, buffers, stop: end, updates: values.updates.clone() })
     }
 
-    /// Copies the values of a shard, its buffers weighted by the shard, to their places. `stops` is true if the process was asked to stop.
+    /// Returns the number of parts.
+    pub fn parts(&self) -> usize {
+        self.parts.len()
+    }
+
+    /// Returns the number of values of a part.
+    pub fn len(&self, part: usize) -> usize {
+        if part == 0 { self.stop + 1 } else { self.parts[part].len() }
+    }
+
+    /// Returns the values of a shard that a part holds.
+    pub fn tensors<'a>(&self, part: usize, values: &'a ShardValues) -> Vec<&'a Tensor> {
+        values.tensors(self.parts[part].numbers(), part == 0)
+    }
+
+    /// Copies the values of a part of a shard, its buffers weighted by the shard, to their places. `stops` is true if the process was asked to
+    /// stop.
     ///
     /// # Errors
     /// If a value cannot be computed or read.
-    pub fn copy(&self, values: &ShardValues, stops: bool, to: &mut AlignedBuffer) -> Result<()> {
-        to.resize(self.stop + 1);
+    pub fn copy(&self, part: usize, values: &ShardValues, stops: bool, to: &mut AlignedBuffer) -> Result<()> {
+        to.resize(self.len(part));
         let copy = |tensor: &Tensor, to: &mut [f32]| tensor.cast(DType::F32).copy_to_slice(to);
         let mut end = 0;
-        for ((place, ..), gradient) in self.gradients.iter().zip(&values.gradients) {
+        for ((place, ..), number) in self.parts[part].gradients.iter().zip(self.parts[part].numbers()) {
             to[end..place.start].fill(0.0);
-            copy(gradient, &mut to[place.clone()])?;
+            copy(&values.gradients[number], &mut to[place.clone()])?;
             end = place.end;
+        }
+        if part > 0 {
+            return Ok(());
         }
         for (place, loss) in self.losses.clone().zip(&values.losses) {
             copy(loss, &mut to[place..=place])?;
@@ -100,30 +180,35 @@ impl StepPlaces {
         Ok(())
     }
 
-    /// Returns the sums in a vector as tensors. The gradients use its memory in place if the device can.
+    /// Returns the sums of all parts as tensors. The gradients use their memory in place if the device can.
     ///
     /// # Errors
     /// The device is unusable.
-    pub fn into_total(self, device: &Device, sums: AlignedBuffer) -> Result<StepTotal> {
-        let (losses, stops) = (sums[self.losses].to_vec(), sums[self.stop] > 0.0);
+    pub fn into_total(self, device: &Device, sums: Vec<AlignedBuffer>) -> Result<StepTotal> {
+        let (losses, stops) = (sums[0][self.losses].to_vec(), sums[0][self.stop] > 0.0);
         let mut updates = self.updates;
+        detach_updates(&mut updates);
         let floats = updates.iter_mut().filter(|update| update.next.dtype().is_float());
         for (update, place) in floats.zip(self.buffers) {
             // A model keeps its buffers, so that they have their own memory.
             let shape = update.next.shape()?.clone();
-            update.next = Tensor::from_slice_on(device, &sums[place], shape).cast(update.next.dtype());
+            update.next = Tensor::from_slice_on(device, &sums[0][place], shape).cast(update.next.dtype());
         }
-        let memory = Arc::new(HostBytes::from(sums));
-        let whole = device.adopt(&memory)?;
-        let gradients = self.gradients.into_iter().map(|(place, shape, dtype)| {
-            let bytes = place.start * size_of::<f32>()..place.end * size_of::<f32>();
-            let sum = match &whole {
-                Some(whole) if !bytes.is_empty() => in_place(whole, bytes, shape)?,
-                _ => Tensor::from_slice_on(device, bytemuck::cast_slice::<u8, f32>(&memory.as_slice()[bytes]), shape),
-            };
-            Ok(sum.cast(dtype))
-        });
-        let gradients = gradients.collect::<Result<Vec<Tensor>>>()?;
+        let memory: Vec<Arc<HostBytes>> = sums.into_iter().map(|sums| Arc::new(HostBytes::from(sums))).collect();
+        let mut gradients = Vec::new();
+        for (part, memory) in self.parts.into_iter().zip(&memory).rev() {
+            let whole = device.adopt(memory)?;
+            for (place, shape, dtype) in part.gradients {
+                let bytes = place.start * size_of::<f32>()..place.end * size_of::<f32>();
+                let sum = match &whole {
+                    Some(whole) if !bytes.is_empty() => in_place(whole, bytes, shape)?,
+                    _ => {
+                        Tensor::from_slice_on(device, bytemuck::cast_slice::<u8, f32>(&memory.as_slice()[bytes]), shape)
+                    }
+                };
+                gradients.push(sum.cast(dtype));
+            }
+        }
         Ok(StepTotal { gradients, losses, updates, stops, memory })
     }
 }

@@ -47,7 +47,8 @@ pub struct TrainConfig {
     /// Compute precision of the layers: f32, bf16 or f16. Parameters and optimizer state stay f32. With f16 the loss is scaled.
     pub precision: DType,
     /// Processes that train this model together, each on its rows of every batch. All must have the same model, data and random numbers.
-    /// Rank 0 evaluates. `None` trains in this process alone. Processes exchange gradients once for each optimizer step.
+    /// Rank 0 evaluates. `None` trains in this process alone. Processes exchange gradients once for each optimizer step, on CPUs those
+    /// of the last layers while those of the first are computed.
     pub group: Option<Arc<dyn ProcessGroup>>,
     /// Number of shards of every batch, from the number of processes to the batch size. Each shard has its own random numbers, batch norm uses the
     /// statistics of its shard, and gradients are summed in a fixed tree over the shards. The trained bits depend on the number of shards,

@@ -2,12 +2,12 @@
 //!
 //! A process computes loss and gradients of each of its shards separately: products of another size could round differently. The values of
 //! all shards are summed in a fixed tree ([`crate::shard_sum`]), and every process makes the same step with the sums. Micro-batches of
-//! gradient accumulation are added up for each shard, so processes communicate once for each step.
+//! gradient accumulation are added up for each shard, so processes communicate once for each step, on CPUs while the last gradients are computed.
 
 use std::ops::Range;
 use std::sync::Mutex;
 
-use panoply_tensor::{DType, Device, Error, Result, Tensor, eval};
+use panoply_tensor::{DType, Device, Error, Result, Tensor};
 
 use crate::data::Batch;
 use crate::layer::{ForwardContext, Layer};
@@ -94,6 +94,16 @@ impl TrainConfig {
     }
 }
 
+/// Returns the mean loss of the last micro-batch in these shards.
+fn mean_loss(shards: &[ShardValues]) -> Result<f64> {
+    let (mut sum, mut weights) = (0.0, 0.0);
+    for shard in shards {
+        sum += f64::from(shard.losses.last().expect("a micro-batch was added").to_vec::<f32>()?[0]);
+        weights += shard.weight;
+    }
+    Ok(if weights > 0.0 { sum / weights } else { sum })
+}
+
 fn is_cpu(device: &Device) -> bool {
     device.device_string().starts_with("cpu")
 }
@@ -122,13 +132,12 @@ impl<M: Module + Layer + Clone, R: UpdateRule> Trainer<M, R> {
         step.micro_batches.push(micro_batch);
         let (rng, batches, before) = (step.rng.clone(), step.batches, self.rng.clone());
         let done =
-            self.add_micro_batch((training, sharding), &mut step, batch, mass).and_then(|loss| {
-                match micro_batch.last {
-                    true => self.apply_shards(sharding, step),
-                    false => {
-                        *pending = Some(step);
-                        Ok(Some(BatchLoss { loss, weighted: 0.0 }))
-                    }
+            self.add_micro_batch((training, sharding), &mut step, batch, mass).and_then(|()| match micro_batch.last {
+                true => self.apply_shards(sharding, step),
+                false => {
+                    let loss = mean_loss(&step.shards)?;
+                    *pending = Some(step);
+                    Ok(Some(BatchLoss { loss, weighted: 0.0 }))
                 }
             });
         if let Ok(None) = done {
@@ -153,19 +162,19 @@ impl<M: Module + Layer + Clone, R: UpdateRule> Trainer<M, R> {
         own.map_or_else(|| batch.clone(), |own| batch.map(|tensor| tensor.narrow(0, own.start, own.len())))
     }
 
-    /// Adds the values of a micro-batch to those of each shard. Returns the mean loss of the rows of this process.
+    /// Adds the values of a micro-batch to those of each shard. Those of the last shard of a step are not evaluated.
     fn add_micro_batch(
         &mut self,
         (training, sharding): (&TrainConfig, &Sharding),
         step: &mut PendingStep,
         batch: &Batch,
         mass: impl Fn(Range<usize>) -> f64,
-    ) -> Result<f64> {
+    ) -> Result<()> {
         let before = self.rng.clone();
         // One fork for each batch, however many numbers a shard draws.
         let random = sharding.forks.then(|| self.rng.fork());
         let micro_batch = *step.micro_batches.last().expect("it was added");
-        let (rows, mut sum, mut weights) = (batch.len()?, 0.0, 0.0);
+        let (rows, count) = (batch.len()?, sharding.own().len());
         for (at, number) in sharding.own().enumerate() {
             let shard = Shard::new(number, sharding.layout.shards, rows, &mass);
             let own = batch.map(|tensor| shard.of(tensor));
@@ -185,9 +194,10 @@ impl<M: Module + Layer + Clone, R: UpdateRule> Trainer<M, R> {
             let pass = training.pass(&own, &mut rng).with_updates(updates);
             let mut pass = if sharding.forks { pass } else { pass.sharded(Some(shard.clone())) };
             let loss = training.loss.compute(&self.model.forward(&own.inputs, &mut pass), &own.targets);
-            let values = self.shard_values(&loss, pass, &shard, (micro_batch.weight_fraction, earlier))?;
-            let loss = f64::from(values.losses.last().expect("it was computed").to_vec::<f32>()?[0]);
-            (sum, weights) = (sum + loss, weights + shard.weight);
+            let mut values = self.shard_values(&loss, pass, &shard, (micro_batch.weight_fraction, earlier))?;
+            if !micro_batch.last || at + 1 < count {
+                values.evaluate()?;
+            }
             match step.shards.get_mut(at) {
                 Some(slot) => *slot = values,
                 None => step.shards.push(values),
@@ -196,11 +206,11 @@ impl<M: Module + Layer + Clone, R: UpdateRule> Trainer<M, R> {
                 self.rng = rng;
             }
         }
-        Ok(if weights > 0.0 { sum / weights } else { sum })
+        Ok(())
     }
 
-    /// Evaluates loss, gradients and updated buffers of a shard, added to those of its `earlier` micro-batches. `fraction` is the weight of
-    /// the micro-batch in the step.
+    /// Returns loss, gradients and updated buffers of a shard, added to those of its `earlier` micro-batches, without evaluating them.
+    /// `fraction` is the weight of the micro-batch in the step.
     fn shard_values(
         &self,
         loss: &Tensor,
@@ -216,12 +226,7 @@ impl<M: Module + Layer + Clone, R: UpdateRule> Trainer<M, R> {
             losses = earlier.losses;
         }
         losses.push((loss.cast(DType::F32).sum(..) * shard.weight).unsqueeze(0));
-        let mut updates = pass.into_updates();
-        let updated = updates.iter().map(|update| &update.next);
-        eval(&losses.iter().chain(&gradients).chain(updated).collect::<Vec<&Tensor>>())?;
-        let detached = |tensors: Vec<Tensor>| tensors.iter().map(Tensor::detach).collect();
-        updates.iter_mut().for_each(|update| update.next = update.next.detach());
-        Ok(ShardValues { losses: detached(losses), gradients: detached(gradients), updates, weight: shard.weight })
+        Ok(ShardValues { losses, gradients, updates: pass.into_updates(), weight: shard.weight })
     }
 
     /// Makes the step with the sums over all shards, unless a process was asked to stop before it.

@@ -13,7 +13,7 @@ use panoply_ir::{Element, Error, ErrorKind, Result, Scalar};
 use panoply_runtime::{Buffer, Device, Readback, Storage};
 
 use crate::hasher::{NodeMap, NodeSet};
-use crate::plan_cache;
+use crate::plan_cache::{self, OutputParts};
 use crate::random::RngWord;
 use crate::tensor::{Node, NodeKind, Tensor};
 
@@ -218,32 +218,75 @@ pub fn eval(roots: &[&Tensor]) -> Result<()> {
     Ok(())
 }
 
+/// Evaluates the tensors of several parts in one plan, and calls `on_part` with the number of each part, in order, once its tensors have
+/// values. A CPU computes the tensors of later parts after the call, unless it tries variants of kernels in this run. Another device computes
+/// all of them first, and tensors on several devices are all evaluated before the first call.
+///
+/// # Errors
+/// As [`eval`], or `on_part` failed, which ends the evaluation.
+pub fn eval_in_parts(parts: &[&[&Tensor]], mut on_part: impl FnMut(usize) -> Result<()>) -> Result<()> {
+    let roots = parts.concat();
+    roots.iter().try_for_each(|root| root.check())?;
+    let device = roots.iter().find_map(|root| root.0.device.clone()).map_or_else(Device::current, Ok)?;
+    if roots.iter().any(|root| root.0.device.as_ref().is_some_and(|other| *other != device)) {
+        eval(&roots)?;
+        return (0..parts.len()).try_for_each(on_part);
+    }
+    eval_parts_on(&device, parts, |_| Vec::new(), &mut on_part)
+}
+
 /// Evaluates tensors on one device. `donated` returns the donated leaves of the traced graph.
 pub(crate) fn eval_on(
     device: &Device,
     roots: &[&Tensor],
     donated: impl FnOnce(&TracedNodes<'_>) -> Vec<u32>,
 ) -> Result<()> {
+    eval_parts_on(device, &[roots], donated, &mut |_| Ok(()))
+}
+
+fn eval_parts_on(
+    device: &Device,
+    parts: &[&[&Tensor]],
+    donated: impl FnOnce(&TracedNodes<'_>) -> Vec<u32>,
+    on_part: &mut dyn FnMut(usize) -> Result<()>,
+) -> Result<()> {
+    let mut roots = parts.concat();
     // Uploads need no plan.
-    for root in roots {
+    for root in &roots {
         match &root.0.source {
             NodeKind::Host(bytes) => drop(upload(device, &root.0, bytes)?),
             NodeKind::Table(_) => drop(upload_table(device, root)?),
             _ => {}
         }
     }
-    let roots: Vec<&Tensor> = roots.iter().copied().filter(|root| root.0.value.get().is_none()).collect();
+    roots.retain(|root| root.0.value.get().is_none());
     if roots.is_empty() {
-        return Ok(());
+        return (0..parts.len()).try_for_each(on_part);
     }
     let mut traced = TracedGraph::with_donation(device, &roots, donated)?;
     let ready = plan_cache::lookup_or_compile(device, std::mem::take(&mut traced.graph))?;
     traced.upload_tables(device, |leaf| ready.reads(leaf))?;
-    let values = ready.run(device, traced.leaves, &traced.slots)?;
-    for (root, storage) in traced.roots.iter().zip(values) {
-        let _ = root.0.value.set(storage);
-    }
-    Ok(())
+    let TracedGraph { leaves, slots, roots, .. } = traced;
+    let ends = part_ends(parts, &roots);
+    let mut on_outputs = |part: usize, outputs: &[Storage]| {
+        for (root, storage) in roots.iter().zip(outputs) {
+            let _ = root.0.value.set(storage.clone());
+        }
+        on_part(part)
+    };
+    ready.run_in_parts(device, leaves, &slots, &mut OutputParts::new(&ends, &mut on_outputs))
+}
+
+/// Returns for each part the number of roots up to its end. The roots are in the order of the parts, each once.
+fn part_ends(parts: &[&[&Tensor]], roots: &[&Tensor]) -> Vec<usize> {
+    let Some((_, earlier)) = parts.split_last() else { return Vec::new() };
+    let mut end = 0;
+    let ends = earlier.iter().map(|part| {
+        let own: NodeSet = part.iter().map(|root| Arc::as_ptr(&root.0)).collect();
+        end += roots[end..].iter().take_while(|root| own.contains(&Arc::as_ptr(&root.0))).count();
+        end
+    });
+    ends.collect::<Vec<usize>>().into_iter().chain([roots.len()]).collect()
 }
 
 /// A graph with its arguments.

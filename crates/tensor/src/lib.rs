@@ -54,7 +54,7 @@ mod vmap;
 
 pub use donation::eval_donated;
 pub use dynamic_dim::Dim;
-pub use eval::eval;
+pub use eval::{eval, eval_in_parts};
 pub use gradient::no_grad;
 pub use jit::{JitFunction, State, StateLeaf, jit, jit_with_state};
 pub use memory_plan::MemoryPlan;

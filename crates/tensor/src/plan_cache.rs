@@ -6,7 +6,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::iter;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use panoply_compile::plan::{BufferId, Options, Plan, PlanArg, PlanBuffer, PlanStep, Role, Variant, plan_with};
@@ -14,7 +15,8 @@ use panoply_ir::graph::Graph;
 use panoply_ir::kernel::{Access, Kernel, Param, Space};
 use panoply_ir::{Result, Scalar};
 use panoply_runtime::{
-    BindingKind, BindingSlot, Command, CommandBuffer, CompiledKernel, Device, Epilogue, Grid, LaunchArg, Storage,
+    Backend, BindingKind, BindingSlot, Command, CommandBuffer, CompiledKernel, Device, Epilogue, Event, Grid,
+    LaunchArg, Storage,
 };
 
 use crate::hasher::WordMap;
@@ -22,9 +24,12 @@ use crate::hasher::WordMap;
 /// Maximum number of cached plans for each device.
 const CAPACITY: usize = 512;
 
-/// Maximum number of recording attempts for each plan: the memory layout of the leaves can differ once, or change
+/// Maximum number of recording attempts for each range of a plan's steps: the memory layout of the leaves can differ once, or change
 /// permanently.
 const RECORDINGS: usize = 2;
+
+/// Maximum number of ranges of steps of a plan that are recorded.
+const RECORDED_RANGES: usize = 64;
 
 static PLANS: LazyLock<Mutex<Plans>> = LazyLock::new(Mutex::default);
 static COUNTS: Counts = Counts { plans: AtomicU64::new(0), hits: AtomicU64::new(0), replays: AtomicU64::new(0) };
@@ -48,7 +53,7 @@ pub struct PlanCacheStats {
     pub misses: u64,
     /// Graphs that were found in the cache.
     pub hits: u64,
-    /// Runs that replayed a recorded command buffer.
+    /// Replays of recorded command buffers: one for a run, or one for each part of a run in parts.
     pub replays: u64,
 }
 
@@ -68,20 +73,51 @@ pub(crate) struct CompiledPlan {
     kernels: Vec<Option<Arc<CompiledKernel>>>,
     /// Fastest measured variants of some steps, which replace their kernels.
     fastest: OnceLock<BTreeMap<usize, (Arc<CompiledKernel>, Grid)>>,
-    /// Command buffers of the plan, recorded when it runs a second time.
-    recordings: Mutex<CommandBuffers>,
-    /// True once the plan ran.
-    ran: AtomicBool,
+    /// Command buffers of ranges of the plan's steps, recorded when they run a second time.
+    recordings: Mutex<BTreeMap<(usize, usize), CommandBuffers>>,
     /// Replacement plan, once the device disabled a routine of this one.
     instead: OnceLock<Arc<CompiledPlan>>,
 }
 
-/// The recorded command buffers of a plan, one for each memory layout of the leaves.
+/// The recorded command buffers of some steps, one for each memory layout of the leaves.
 #[derive(Clone, Default)]
 struct CommandBuffers {
     made: Vec<Arc<CommandBuffer>>,
+    /// True once the steps ran.
+    ran: bool,
     /// Number of attempts, failed ones included.
     tried: usize,
+}
+
+/// Parts of the outputs of a run, which are reported in order.
+pub(crate) struct OutputParts<'a> {
+    /// For each part the number of outputs up to its end.
+    ends: &'a [usize],
+    /// Number of parts that were reported; a run that is repeated reports the others.
+    reported: usize,
+    /// True if a report failed, which ends the run.
+    failed: bool,
+    /// Called for each part with its number and the outputs up to its end.
+    on_part: &'a mut dyn FnMut(usize, &[Storage]) -> Result<()>,
+}
+
+impl<'a> OutputParts<'a> {
+    /// Creates parts with these ends. The last part ends with the last output.
+    pub fn new(ends: &'a [usize], on_part: &'a mut dyn FnMut(usize, &[Storage]) -> Result<()>) -> OutputParts<'a> {
+        OutputParts { ends, reported: 0, failed: false, on_part }
+    }
+
+    /// Reports the parts before this one that were not reported yet.
+    fn report(&mut self, end: usize, outputs: &[Storage]) -> Result<()> {
+        while self.reported < end {
+            let part = self.reported;
+            self.reported += 1;
+            let done = (self.on_part)(part, &outputs[..self.ends[part]]);
+            self.failed = done.is_err();
+            done?;
+        }
+        Ok(())
+    }
 }
 
 /// The memory of one run.
@@ -132,8 +168,8 @@ impl PlanMemory {
         plan.outputs.iter().map(|id: &BufferId| self.bindings[places[id.index()].0].clone()).collect()
     }
 
-    /// Returns which operands of the plan's steps are which bindings and slots.
-    fn places(&self, plan: &Plan) -> Vec<BindingSlot> {
+    /// Returns which operands of these steps are which bindings and slots. Steps are numbered from the first of them.
+    fn places(&self, plan: &Plan, steps: Range<usize>) -> Vec<BindingSlot> {
         let of: Vec<(usize, u64)> = self.of(plan).collect();
         let source = |id: &BufferId| {
             let (binding, offset) = of[id.index()];
@@ -145,7 +181,7 @@ impl PlanMemory {
             PlanArg::Scalar(_) => {}
         };
         let mut places = Vec::new();
-        for (step, planned) in plan.steps.iter().enumerate() {
+        for (step, planned) in plan.steps[steps].iter().enumerate() {
             let mut add = |operand: usize, source| {
                 places.push(BindingSlot { step: step as u32, operand: operand as u32, source })
             };
@@ -175,23 +211,41 @@ impl CompiledPlan {
     /// Runs the plan and returns its outputs. If a library routine fails and is disabled, runs another plan of the
     /// same graph.
     pub fn run(&self, device: &Device, leaves: Vec<Storage>, slots: &[Scalar]) -> Result<Vec<Storage>> {
+        let mut outputs = Vec::new();
+        let mut keep = |_, whole: &[Storage]| {
+            outputs = whole.to_vec();
+            Ok(())
+        };
+        self.run_in_parts(device, leaves, slots, &mut OutputParts::new(&[self.plan.outputs.len()], &mut keep))?;
+        Ok(outputs)
+    }
+
+    /// Runs the plan like [`CompiledPlan::run`] and reports each part of its outputs. A CPU computes a part, reports it, and computes the next
+    /// one. Another device is given all steps before the first report: reads wait for everything that was submitted before.
+    pub fn run_in_parts(
+        &self,
+        device: &Device,
+        leaves: Vec<Storage>,
+        slots: &[Scalar],
+        parts: &mut OutputParts<'_>,
+    ) -> Result<()> {
         if let Some(instead) = self.instead.get() {
-            return instead.run(device, leaves, slots);
+            return instead.run_in_parts(device, leaves, slots, parts);
         }
         let mut memory = PlanMemory::new(device, &self.plan, leaves)?;
         let routines = self.plan.steps.iter().filter_map(|step| match step {
             PlanStep::Routine { routine, .. } => Some(routine),
             PlanStep::Kernel { .. } | PlanStep::Copy { .. } => None,
         });
-        match self.run_on(device, &memory, slots) {
+        match self.run_on(device, &memory, slots, parts) {
             // The leaves are unchanged: a plan with library routines does not write to them before its last routine
             // ran.
-            Err(failure) if device.has_lost_routine(routines, &failure) => {
+            Err(failure) if !parts.failed && device.has_lost_routine(routines, &failure) => {
                 memory.bindings.truncate(memory.leaves);
                 let instead = Arc::new(CompiledPlan::new(device, &self.options, self.graph.clone())?);
-                self.instead.get_or_init(|| instead).run(device, memory.bindings, slots)
+                self.instead.get_or_init(|| instead).run_in_parts(device, memory.bindings, slots, parts)
             }
-            done => done.map(|()| memory.outputs(&self.plan)),
+            done => done,
         }
     }
 
@@ -201,27 +255,67 @@ impl CompiledPlan {
         (outputs.map(|buffer| buffer.bytes()).sum(), self.plan.arenas.iter().sum())
     }
 
-    fn run_on(&self, device: &Device, memory: &PlanMemory, slots: &[Scalar]) -> Result<()> {
-        let plan = &self.plan;
-        let bindings: Vec<&Storage> = memory.bindings.iter().collect();
-        let recordings = self.recordings().clone();
-        for recorded in &recordings.made {
-            // An error during the replay is returned, not retried: leaves may have been overwritten.
-            if recorded.try_replay(&bindings, slots)?.is_some() {
-                COUNTS.replays.fetch_add(1, Ordering::Relaxed);
-                return Ok(());
+    fn run_on(
+        &self,
+        device: &Device,
+        memory: &PlanMemory,
+        slots: &[Scalar],
+        parts: &mut OutputParts<'_>,
+    ) -> Result<()> {
+        let (outputs, count) = (memory.outputs(&self.plan), self.plan.steps.len());
+        if !self.plan.variants.is_empty() && self.fastest.get().is_none() {
+            self.tune(device, &self.commands(0..count, &memory.buffers(&self.plan)?, slots))?;
+            self.mark_as_run((0, count));
+            return parts.report(parts.ends.len(), &outputs);
+        }
+        let mut start = 0;
+        if parts.ends.len() > 1 && device.info().kind == Backend::Cpu {
+            for (part, end) in self.steps_of(&parts.ends[..parts.ends.len() - 1]).into_iter().enumerate() {
+                if start < end {
+                    self.run_steps(device, memory, slots, start..end)?.wait()?;
+                    start = end;
+                }
+                parts.report(part + 1, &outputs)?;
             }
         }
-        let buffers = memory.buffers(plan)?;
-        let work = self.work(&buffers, slots);
-        match self.plan.variants.is_empty() || self.fastest.get().is_some() {
-            true => device.submit(&work)?,
-            false => self.tune(device, &work)?,
+        if start < count {
+            self.run_steps(device, memory, slots, start..count)?;
         }
-        if self.ran.swap(true, Ordering::Relaxed) && recordings.tried < RECORDINGS {
-            self.keep(recordings.tried, device.record_commands(&work, &bindings, slots, memory.places(plan)));
+        parts.report(parts.ends.len(), &outputs)
+    }
+
+    /// Returns for each number of outputs the number of steps after which they are computed.
+    fn steps_of(&self, counts: &[usize]) -> Vec<usize> {
+        let mut computed = vec![0; self.plan.buffers.len()];
+        for (at, step) in self.plan.steps.iter().enumerate() {
+            let written = step.touches().filter(|(_, access)| *access != Access::In);
+            written.for_each(|(id, _)| computed[id.index()] = at + 1);
         }
-        Ok(())
+        let last = |count: usize| self.plan.outputs[..count].iter().map(|id| computed[id.index()]).max();
+        counts.iter().map(|count| last(*count).unwrap_or(0)).collect()
+    }
+
+    fn run_steps(&self, device: &Device, memory: &PlanMemory, slots: &[Scalar], steps: Range<usize>) -> Result<Event> {
+        let bindings: Vec<&Storage> = memory.bindings.iter().collect();
+        let key = (steps.start, steps.end);
+        let recordings = self.recordings().get(&key).cloned().unwrap_or_default();
+        for recorded in &recordings.made {
+            // An error during the replay is returned, not retried: leaves may have been overwritten.
+            if let Some(event) = recorded.try_replay(&bindings, slots)? {
+                COUNTS.replays.fetch_add(1, Ordering::Relaxed);
+                return Ok(event);
+            }
+        }
+        let buffers = memory.buffers(&self.plan)?;
+        let work = self.commands(steps.clone(), &buffers, slots);
+        let event = device.submit_to(&device.default_queue(), &work)?;
+        if !recordings.ran {
+            self.mark_as_run(key);
+        } else if recordings.tried < RECORDINGS {
+            let places = memory.places(&self.plan, steps);
+            self.keep(key, recordings.tried, device.record_commands(&work, &bindings, slots, places));
+        }
+        Ok(event)
     }
 
     /// Plans a graph and compiles its kernels.
@@ -231,8 +325,8 @@ impl CompiledPlan {
         let kernels: Vec<_> = plan.steps.iter().filter_map(PlanStep::kernel).collect();
         let mut prepared = device.compile_all(&kernels)?.into_iter();
         let kernels = plan.steps.iter().map(|step| step.kernel().and_then(|_| prepared.next())).collect();
-        let (fastest, recordings, ran, instead) = Default::default();
-        Ok(CompiledPlan { graph, options: *options, plan, kernels, fastest, recordings, ran, instead })
+        let (fastest, recordings, instead) = Default::default();
+        Ok(CompiledPlan { graph, options: *options, plan, kernels, fastest, recordings, instead })
     }
 
     /// Runs the plan step by step, measures the variants of steps that have some, and keeps the fastest for later
@@ -256,23 +350,33 @@ impl CompiledPlan {
         Ok(())
     }
 
-    fn recordings(&self) -> MutexGuard<'_, CommandBuffers> {
+    fn recordings(&self) -> MutexGuard<'_, BTreeMap<(usize, usize), CommandBuffers>> {
         self.recordings.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Notes that a range of steps ran, so that its next run is recorded.
+    fn mark_as_run(&self, steps: (usize, usize)) {
+        let mut recordings = self.recordings();
+        if recordings.len() < RECORDED_RANGES {
+            recordings.entry(steps).or_default().ran = true;
+        }
+    }
+
     /// Keeps a recording, unless another thread made one first.
-    fn keep(&self, tried: usize, recorded: Result<CommandBuffer>) {
+    fn keep(&self, steps: (usize, usize), tried: usize, recorded: Result<CommandBuffer>) {
         // Out of memory is not counted as an attempt: the next one can succeed.
         let again = matches!(&recorded, Err(error) if error.is_out_of_memory());
-        let mut recordings = self.recordings();
-        if recordings.tried == tried && !again {
+        if let Some(recordings) = self.recordings().get_mut(&steps)
+            && recordings.tried == tried
+            && !again
+        {
             recordings.tried += 1;
             recordings.made.extend(recorded.ok().map(Arc::new));
         }
     }
 
-    /// Returns the commands of the plan with these buffers, one for each of the plan's buffers.
-    fn work<'a>(&'a self, buffers: &'a [Storage], slots: &[Scalar]) -> Vec<Command<'a>> {
+    /// Returns the commands of these steps with these buffers, one for each of the plan's buffers.
+    fn commands<'a>(&'a self, steps: Range<usize>, buffers: &'a [Storage], slots: &[Scalar]) -> Vec<Command<'a>> {
         let fastest = self.fastest.get();
         let step =
             |(at, (step, prepared)): (usize, (&'a PlanStep, &'a Option<Arc<CompiledKernel>>))| match (step, prepared) {
@@ -301,7 +405,8 @@ impl CompiledPlan {
                     unreachable!("kernel {} of a plan was not compiled", kernel.name)
                 }
             };
-        self.plan.steps.iter().zip(&self.kernels).enumerate().map(step).collect()
+        let numbered = self.plan.steps.iter().zip(&self.kernels).enumerate();
+        numbered.skip(steps.start).take(steps.len()).map(step).collect()
     }
 }
 

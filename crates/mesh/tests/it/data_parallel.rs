@@ -28,6 +28,18 @@ fn fresh() -> Run {
     Trainer::new(model, AdamW::new(1e-2).clip_grad_norm(1.0), rng)
 }
 
+/// Returns a run whose gradients are exchanged in three parts: messages of a CPU have up to 2¹⁸ values.
+fn fresh_wide() -> Run {
+    let mut rng = Rng::seed_from_u64(1);
+    let mut model = Sequential::new();
+    for [inputs, outputs] in [[64, 700], [700, 500], [500, 530]] {
+        model =
+            model.add(Linear::new(inputs, outputs, &mut rng)).add(BatchNorm::new(outputs)).add(Lambda(Tensor::relu));
+    }
+    let model = model.add(Dropout { p: 0.2 }).add(Linear::new(530, 10, &mut rng));
+    Trainer::new(model, AdamW::new(1e-3).clip_grad_norm(1.0), rng)
+}
+
 /// Returns 450 training examples, which batches of 60 leave with one of 30, and further ones for validation.
 fn data() -> (Dataset, Dataset) {
     let (half, _) = digits::load().unwrap().train_test_split(0.5, &mut Rng::seed_from_u64(3)).unwrap();
@@ -109,13 +121,14 @@ impl Callback for StopAt {
 
 /// Trains on threads that are ranks, from a checkpoint or from the beginning. Returns the run of each rank and the counters.
 fn on_ranks(ranks: usize, training: &TrainConfig, checkpoint: Option<&Path>) -> (Vec<Run>, Arc<Counters>) {
-    on_ranks_until(ranks, training, checkpoint, None)
+    on_ranks_until(ranks, training, fresh, checkpoint, None)
 }
 
 /// Like [`on_ranks`], until one of the ranks is asked to stop.
 fn on_ranks_until(
     ranks: usize,
     training: &TrainConfig,
+    fresh: fn() -> Run,
     checkpoint: Option<&Path>,
     stop: Option<StopAt>,
 ) -> (Vec<Run>, Arc<Counters>) {
@@ -152,6 +165,10 @@ fn on_ranks_until(
 }
 
 fn alone(training: &TrainConfig, checkpoint: Option<&Path>) -> Run {
+    alone_from(fresh, training, checkpoint)
+}
+
+fn alone_from(fresh: fn() -> Run, training: &TrainConfig, checkpoint: Option<&Path>) -> Run {
     Device::get("cpu").unwrap().scope(|| {
         let (train, held) = data();
         let mut run = fresh();
@@ -176,6 +193,23 @@ fn shards_give_the_same_bits_on_any_number_of_ranks() {
         // Another number of shards has other dropout, batch statistics and sums.
         let other = alone(&TrainConfig { shards: Some(5), ..training.clone() }, None);
         assert!(bits(&other) != bits(&one));
+    }
+}
+
+#[test]
+fn gradients_in_several_parts_give_the_same_bits() {
+    for accumulate in [1, 2] {
+        let training = TrainConfig { shards: Some(4), accumulate_grad_batches: accumulate, ..TrainConfig::new(1, 150) };
+        let one = alone_from(fresh_wide, &training, None);
+        for ranks in [2, 3] {
+            let (runs, counters) = on_ranks_until(ranks, &training, fresh_wide, None, None);
+            for (rank, run) in runs.iter().enumerate() {
+                assert!(bits(run) == bits(&one), "rank {rank} of {ranks}, {accumulate} batches a step");
+            }
+            // Three parts of 2, 2 and 1 messages in each direction, the size of messages, and the figures of an evaluation.
+            let (others, steps) = (ranks as u64 - 1, 3u64.div_ceil(accumulate as u64));
+            assert_eq!(counters.messages.load(Ordering::Relaxed), others * (2 * steps * 5 + 2), "{ranks} ranks");
+        }
     }
 }
 
@@ -277,7 +311,7 @@ fn run_stopped_within_an_accumulated_step_resumes_with_the_same_bits() {
         (4, stop(3, 3, 6), 6, 8),
         (4, stop(0, 3, 7), 8, 9),
     ] {
-        for run in on_ranks_until(ranks, &with_file, None, Some(stop)).0 {
+        for run in on_ranks_until(ranks, &with_file, fresh, None, Some(stop)).0 {
             let done = (run.state.history.len() + 1, run.state.step, run.optimizer.steps);
             assert_eq!(done, (stop.epoch, batches, steps), "{ranks} ranks");
         }
@@ -289,9 +323,9 @@ fn run_stopped_within_an_accumulated_step_resumes_with_the_same_bits() {
         }
     }
     // Stopped again in the run that was resumed, on another number of ranks each time.
-    on_ranks_until(2, &with_file, None, Some(stop(0, 1, 2)));
-    on_ranks_until(4, &with_file, Some(&file), Some(stop(3, 1, 4)));
-    on_ranks_until(1, &with_file, Some(&file), Some(stop(0, 2, 8)));
+    on_ranks_until(2, &with_file, fresh, None, Some(stop(0, 1, 2)));
+    on_ranks_until(4, &with_file, fresh, Some(&file), Some(stop(3, 1, 4)));
+    on_ranks_until(1, &with_file, fresh, Some(&file), Some(stop(0, 2, 8)));
     assert!(bits(&alone(&training, Some(&file))) == bits(&whole), "stopped three times");
     std::fs::remove_dir_all(&folder).unwrap();
 }

@@ -9,6 +9,7 @@ mod dynamic_dims;
 mod eager_flush;
 mod epilogues;
 mod error_messages;
+mod eval_in_parts;
 mod fourier;
 mod functions;
 mod half_precision;
