@@ -220,22 +220,25 @@ mod tests {
     #[test]
     fn sums_begin_before_all_gradients_are_computed() {
         const SIDE: usize = 512;
+        const PRODUCTS: usize = 10;
+        // More than a part in 32 of all values.
+        const QUICK: usize = 9000;
         Device::get("cpu").unwrap().scope(|| {
             let one_turn = |turn: usize| {
-                // A tenth of a second: products with a permutation, which keep the values.
+                // Products with a permutation, which keep the values, take some time.
                 let numbers: Vec<f32> = (0..SIDE * SIDE).map(|at| ((at * 7 + turn) % 113) as f32).collect();
                 let shifted: Vec<f32> =
                     (0..SIDE * SIDE).map(|at| f32::from(u8::from(at % SIDE == (at / SIDE + 1) % SIDE))).collect();
                 let permutation = Tensor::from_slice(&shifted, [SIDE, SIDE]);
                 let mut slow = Tensor::from_slice(&numbers, [SIDE, SIDE]);
-                (0..40).for_each(|_| slow = slow.matmul(&permutation));
-                let quick = Tensor::from_slice(&[turn as f32; 48], [48]) * 2.0;
+                (0..PRODUCTS).for_each(|_| slow = slow.matmul(&permutation));
+                let quick = Tensor::from_slice(&[turn as f32; QUICK], [QUICK]) * 2.0;
                 let group = Arc::new(Pair { last: slow.clone(), overlaps: OnceLock::new(), sent: Mutex::default() });
                 let sharding = Sharding {
                     group: Some(group.clone()),
                     layout: ShardLayout { shards: 2, ranks: 2 },
                     forks: true,
-                    bucket: 32,
+                    bucket: 4096,
                     spare: Mutex::default(),
                 };
                 let loss = Tensor::from_slice(&[4f32], [1]);
@@ -243,10 +246,14 @@ mod tests {
                     ShardValues { losses: vec![loss], gradients: vec![slow, quick], updates: Vec::new(), weight: 0.5 };
                 let total = sharding.total(vec![shard], false).unwrap();
                 let first: Vec<f32> = (0..SIDE * SIDE)
-                    .map(|at| numbers[at / SIDE * SIDE + (at % SIDE + SIDE - 40) % SIDE] + 1.0)
+                    .map(|at| numbers[at / SIDE * SIDE + (at % SIDE + SIDE - PRODUCTS) % SIDE] + 1.0)
                     .collect();
                 assert_eq!(total.gradients[0].to_vec::<f32>().unwrap(), first, "turn {turn}");
-                assert_eq!(total.gradients[1].to_vec::<f32>().unwrap(), [2.0 * turn as f32 + 1.0; 48], "turn {turn}");
+                assert_eq!(
+                    total.gradients[1].to_vec::<f32>().unwrap(),
+                    [2.0 * turn as f32 + 1.0; QUICK],
+                    "turn {turn}"
+                );
                 assert_eq!((total.losses, total.stops), (vec![5.0], true), "turn {turn}");
                 group.overlaps.get() == Some(&true)
             };
