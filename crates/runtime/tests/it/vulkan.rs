@@ -151,6 +151,9 @@ fn quotients_roots_and_nan_are_exact_for_all_operands() {
     }
 }
 
+/// A function that rounds to an integer.
+type Rounding = (&'static str, fn(f64) -> f64);
+
 #[test]
 fn f64_is_rounded_to_integers_exactly() {
     let Some(device) = device(Trust::Measured, false) else { return };
@@ -172,7 +175,7 @@ fn f64_is_rounded_to_integers_exactly() {
     numbers.extend(fractions.map(f64::from_bits));
     let numbers: Vec<f64> = numbers.iter().flat_map(|x| [*x, -x]).collect();
     let bytes: Vec<u8> = numbers.iter().flat_map(|x| x.to_le_bytes()).collect();
-    let functions: [(&str, fn(f64) -> f64); 4] =
+    let functions: [Rounding; 4] =
         [("trunc", f64::trunc), ("round", f64::round_ties_even), ("floor", f64::floor), ("ceil", f64::ceil)];
     for (name, function) in functions {
         let text = format!("kernel k(a: &[f64], y: &out [f64]) {{\n    y[global_id.x] = {name}(a[global_id.x])\n}}\n");
