@@ -11,6 +11,7 @@ pub mod half;
 pub mod host_info;
 pub mod huge_pages;
 pub mod isa;
+pub mod lane_sums;
 pub mod math;
 pub mod peak;
 pub mod pool;

@@ -12,6 +12,7 @@
 use std::ops::Range;
 
 use panoply_host::isa::{Isa, Simd};
+use panoply_host::lane_sums::add_lane_pairs;
 use panoply_host::math::single::{exp, tanh};
 use panoply_host::pool::Pool;
 use panoply_host::simd::{self, Real, Task, Vector};
@@ -117,7 +118,7 @@ unsafe fn dot_products<V: Vector<Elem = f32>>(
                 }
             }
             // Then lane i has the sum of vector i.
-            simd::add_lane_pairs(&mut sums[..V::LANES]);
+            add_lane_pairs(&mut sums[..V::LANES]);
             sums[0].store(scores.add(first));
             for lane in 0..V::LANES.min(count - first) {
                 for at in whole..width {

@@ -1,7 +1,8 @@
 //! Sums over the lanes of several vectors, on every instruction set of this machine.
 
 use panoply_host::isa::{Isa, Simd};
-use panoply_host::simd::{self, Number, Real, Task, Vector, lane_sums};
+use panoply_host::lane_sums::lane_sums;
+use panoply_host::simd::{self, Number, Real, Task, Vector};
 
 /// Numbers whose sum depends on the order of additions.
 fn numbers<T: Real>(count: usize) -> Vec<T> {

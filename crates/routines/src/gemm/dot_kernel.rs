@@ -4,7 +4,8 @@
 //! Each result is summed in as many parts as a vector has lanes.
 
 use panoply_host::isa::Simd;
-use panoply_host::simd::{self, Vector};
+use panoply_host::lane_sums::lane_sums;
+use panoply_host::simd::Vector;
 
 use super::block::GemmBlock;
 use super::pack;
@@ -43,7 +44,7 @@ pub unsafe fn write<M: Simd, F: Format>(part: &GemmBlock<'_, F>) {
                         *sum = left.mul_add(pack::vector::<M, F>(start.add(whole), rest), *sum);
                     }
                 }
-                for (at, sum) in at.into_iter().zip(simd::lane_sums(sums)) {
+                for (at, sum) in at.into_iter().zip(lane_sums(sums)) {
                     *part.c.from(row, at).start = F::narrow(sum);
                 }
             }
