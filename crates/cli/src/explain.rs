@@ -19,7 +19,7 @@ use panoply::internal::ir::verify::{Verified, verify};
 use panoply::internal::{TracedGraph, group_size, isa, vm};
 use panoply::kernels::ALL;
 use panoply::nn::nearest::nearest_names;
-use panoply::{AttentionOptions, ConvOptions, Device, Error, Result, Rng, Tensor, eval};
+use panoply::{AttentionOptions, ConvOptions, Device, Error, ErrorKind, Result, Rng, Tensor, eval};
 use serde_json::json;
 
 use self::virtual_target::VirtualTarget;
@@ -133,7 +133,12 @@ pub fn run(arguments: &ExplainCommand) -> Result<ExitCode> {
         print(arguments, &device, Some(&note))?;
         return Ok(ExitCode::SUCCESS);
     }
-    let choice = arguments.device.select()?;
+    let choice = arguments.device.select().map_err(|error| match error.kind() {
+        ErrorKind::Unavailable => {
+            error.note("--target, as in --target cuda, compiles for a device that is not present")
+        }
+        _ => error,
+    })?;
     print(arguments, choice.device(), None)?;
     Ok(ExitCode::SUCCESS)
 }

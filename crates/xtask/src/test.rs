@@ -52,7 +52,7 @@ const LOADERS: [&str; 2] = ["libOpenCL.so.1", "libvulkan.so.1"];
 
 /// Test modules that `--quick` leaves out: they wait for compilers, train until a network has learned, or take long and concern code that
 /// changes rarely.
-const SLOW: [&str; 19] = [
+const SLOW: [&str; 17] = [
     "crates/cli/tests/it/regression_and_text",
     "crates/cli/tests/it/mesh",
     "crates/cli/tests/it/report",
@@ -64,8 +64,6 @@ const SLOW: [&str; 19] = [
     "crates/nn/tests/it/convergence",
     "crates/panoply/tests/it/first_examples",
     "crates/panoply/tests/it/hip",
-    "crates/panoply/tests/it/compile_fail_kernel",
-    "crates/panoply/tests/it/compile_fail_network",
     "crates/panoply/tests/it/programs",
     "crates/tensor/tests/it/dynamic_dims",
     "crates/tensor/tests/it/buffer_donation",

@@ -539,6 +539,8 @@ fn invalid_targets_are_rejected_with_the_valid_ones() {
         let stderr = refused(&["explain", "relu(x)", "--target", target]);
         assert!(stderr.contains(&format!("--target {target}")) && stderr.contains(part), "{target}: {stderr}");
     }
+    let absent = refused(&["explain", "relu(x)", "--device", "rocm:7"]);
+    assert!(absent.contains("--target, as in --target cuda, compiles for a device that is not present"), "{absent}");
     let both = refused(&["explain", "relu(x)", "--target", "cuda", "--device", "cpu"]);
     assert!(both.contains("cannot be used with"), "{both}");
 }

@@ -1,8 +1,7 @@
 //! Integration tests of the facade and its devices: one program, a module for each capability under test.
 
 mod autotune;
-mod compile_fail_kernel;
-mod compile_fail_network;
+mod compile_fail;
 mod cuda;
 mod custom_kernel;
 mod data_parallel_example;
@@ -27,6 +26,7 @@ mod programs_doc;
 mod proofs;
 mod proofs_example;
 mod ptxas;
+mod sequential;
 mod spirv;
 mod training_example;
 mod training_steps;

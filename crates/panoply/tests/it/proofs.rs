@@ -5,7 +5,7 @@ use panoply::{DType, Device, Result, Tensor};
 
 #[test]
 fn invalid_conditions_are_reported_at_their_source() {
-    trybuild::TestCases::new().compile_fail("tests/compile_fail/proofs/*.rs");
+    crate::compile_fail::check("proofs");
 }
 
 fn on_cpu(work: impl FnOnce()) {

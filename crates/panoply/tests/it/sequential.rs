@@ -1,12 +1,11 @@
-//! `sequential!`: the networks that it builds, and the compiler errors for mismatched sizes: each file in
-//! `compile_fail/network` with its expected messages.
+//! `sequential!`: the networks that it builds, and the compiler errors for mismatched sizes.
 
 use panoply::nn::{LayerSpec, Module, Network};
 use panoply::{Device, Rng, sequential};
 
 #[test]
 fn invalid_networks_are_reported_at_their_source() {
-    trybuild::TestCases::new().compile_fail("tests/compile_fail/network/*.rs");
+    crate::compile_fail::check("network");
 }
 
 #[test]
