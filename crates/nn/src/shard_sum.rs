@@ -70,7 +70,7 @@ impl ShardLayout {
     }
 
     /// Returns the largest number of values that a process holds at once to compute the total of vectors of this length, with those that
-    /// are kept for the next step.
+    /// are kept for the next step. A step in several parts, which are summed one after the other, holds about as many at most.
     pub fn values_held(self, rank: usize, length: usize, bucket: usize) -> usize {
         let (mut sums, mut vectors) = (PartialSums::new(self, rank, 0), 0);
         for _ in self.shards_of(rank) {
